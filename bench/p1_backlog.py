@@ -19,7 +19,7 @@ from bench.rota_cluster import rota_cluster
 from bench.rota_up import Home, temporary_home, wait_until_done
 from testkit.servers.postgres import PostgresServer
 
-_SLOTS = 1_000  # functions that take microseconds: what bounds a batch is this
+_SLOTS = 2_000  # functions that take microseconds: what bounds a batch is this
 _BATCH = 10_000  # the most that one call takes
 _DRAIN_SECONDS = 300.0
 _UNIT = "runs/s"

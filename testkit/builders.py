@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from rota.domain.backfill import Backfill
 from rota.domain.calendars import Calendar
+from rota.domain.gates import ClosableJob, Closing, Gate, closing_reason
 from rota.domain.ids import (
     SHARD_COUNT,
     BackfillId,
@@ -20,9 +23,10 @@ from rota.domain.ids import (
     new_backfill_id,
     new_job_id,
     new_run_id,
+    shard_of,
 )
 from rota.domain.job import Job, RunRules
-from rota.domain.run import AttemptResult, Run, Trigger
+from rota.domain.run import AttemptResult, Reason, Run, Trigger
 from rota.domain.shards import SCHEDULER
 from rota.domain.states import RunState
 from rota.ports.records import (
@@ -43,7 +47,7 @@ from rota.ports.records import (
     SubmittedBackfill,
 )
 from rota.ports.store import Store
-from rota.ports.work import Fence, Hello, Outcome, Start, StartAnswer, Work
+from rota.ports.work import EndBatch, Fence, Hello, Outcome, Report, Start, StartAnswer, Work
 from testkit.clock import FakeTicker
 
 LEASE = timedelta(hours=1)  # long enough not to matter
@@ -107,7 +111,41 @@ def outcome(
     fence: Fence | Work, result: str = AttemptResult.COMPLETED, *, at: int = 0, **fields: Any
 ) -> Outcome:
     """Build the outcome of an attempt; `at` is its start and its end."""
-    return Outcome(fence.run, fence.attempt, result, at, at, **fields)
+    return Outcome(fence.run, fence.number, result, at, at, **fields)
+
+
+def reported(*outcomes: Outcome) -> Report:
+    """Build a report as workers do: what completed and has no more to tell goes in columns."""
+    plain = [each for each in outcomes if _is_plain(each)]
+    rest = tuple(each for each in outcomes if not _is_plain(each))
+    return Report(ends(*plain), rest)
+
+
+def ends(*outcomes: Outcome) -> EndBatch:
+    """Build a batch of ends; of these outcomes it has only what such a batch can tell."""
+    return EndBatch(
+        [each.run for each in outcomes],
+        [each.number for each in outcomes],
+        [each.started_at for each in outcomes],
+        [each.ended_at for each in outcomes],
+        [round(each.cpu_seconds * 1e6) for each in outcomes],
+        {
+            at: msgspec.json.encode(each.outputs).decode()
+            for at, each in enumerate(outcomes)
+            if each.outputs is not None
+        },
+    )
+
+
+def _is_plain(outcome: Outcome) -> bool:
+    shown = msgspec.structs.replace(outcome, outputs=None, cpu_seconds=0.0)
+    return shown == Outcome(
+        outcome.run,
+        outcome.number,
+        AttemptResult.COMPLETED,
+        outcome.started_at,
+        outcome.ended_at,
+    )
 
 
 def firing_of(job: Job, *due: datetime, next_at: datetime | None = None, **fields: Any) -> Firing:
@@ -115,6 +153,7 @@ def firing_of(job: Job, *due: datetime, next_at: datetime | None = None, **field
     assert job.next_at is not None
     return Firing(
         job_id=job.id,
+        shard=shard_of(job.id),
         job_version=job.version,
         schedule_version=job.schedule_version,
         claimed_next_at=job.next_at,
@@ -123,6 +162,17 @@ def firing_of(job: Job, *due: datetime, next_at: datetime | None = None, **field
         next_at=next_at,
         **fields,
     )
+
+
+def closed_until(at: datetime) -> Closing:
+    """Build a gate that closes every job until then, for `gates.CLOSINGS`."""
+
+    def reason(job: ClosableJob, now: datetime) -> Reason | None:
+        if now >= at:
+            return None
+        return closing_reason(Gate.CALENDAR, job, "closed for a while", opens_at=at, action="")
+
+    return Closing(Gate.CALENDAR, lambda _: True, reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,12 +322,12 @@ class Scene:
     async def claim(
         self, session: SessionId, slots: int = 100, *, stream: int = 1, runs: Sequence[str] = ()
     ) -> list[Work]:
-        return (await self.store.claim(session, slots, stream, runs)).works
+        return list((await self.store.claim(session, slots, stream, runs)).batch.works())
 
     async def start(self, session: SessionId, attempts: Iterable[Fence | Work]) -> StartAnswer:
         """Ask for the permit to execute, or report the start."""
         at = micros(self.clock.instant)
-        return await self.store.start(session, [Start(f.run, f.attempt, at) for f in attempts])
+        return await self.store.start(session, [Start(f.run, f.number, at) for f in attempts])
 
     async def finish(
         self,
@@ -289,7 +339,7 @@ class Scene:
         """Report the end of attempts, all alike."""
         at = micros(self.clock.instant)
         return await self.store.finish(
-            session, [outcome(fence, result, at=at, **fields) for fence in attempts]
+            session, reported(*(outcome(fence, result, at=at, **fields) for fence in attempts))
         )
 
     async def release(self) -> int:

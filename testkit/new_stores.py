@@ -11,7 +11,7 @@ from rota.ports.queue import Queue, publish
 from rota.ports.store import Store
 from rota.queue.local import LocalQueue
 from rota.store.script import Ticker
-from rota.store.sqlite.connection import connect
+from rota.store.sqlite.driver import connect
 from rota.store.sqlite.opening import SqliteStore, migrate, open_sqlite
 from rota.store.store import SqlStore
 

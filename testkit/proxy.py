@@ -21,6 +21,7 @@ class _Fault:
     """Effect on bytes in transit."""
 
     bytes_until_cut: int | None = None  # both ways together; None: any number may pass
+    sent_until_cut: int | None = None  # by the client of one connection, which is cut then
     hangs: bool = False
     delay: timedelta = timedelta(0)
 
@@ -41,6 +42,7 @@ class Proxy:
         self._fault = _Fault()
         self._passed = 0  # bytes since the latest fault began
         self._changed = asyncio.Event()
+        self.cuts = 0  # of single connections
         self.disturbed = 0  # connections and pieces that came while a fault was in force
         self.port = 0
 
@@ -78,6 +80,10 @@ class Proxy:
     def cut_after(self, count: int) -> None:
         """Let so many bytes pass, then behave as cut."""
         self._begin(_Fault(bytes_until_cut=count))
+
+    def cut_each_after(self, count: int) -> None:
+        """Cut every connection once its client has sent so many bytes, as some balancers do."""
+        self._begin(_Fault(sent_until_cut=count))
 
     def hang(self) -> None:
         """Keep connections open and let nothing pass."""
@@ -130,11 +136,26 @@ class Proxy:
     ) -> None:
         far_reader, far_writer = await asyncio.open_connection(*self._target)
         self._connections[task].append(far_writer)
-        await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
+        await asyncio.gather(
+            self._pump(reader, far_writer, task), self._pump(far_reader, writer, None)
+        )
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        sender: asyncio.Task[None] | None,
+    ) -> None:
+        """Forward one way; `sender` is the connection whose client sends, None the other way."""
+        sent = 0
         while data := await reader.read(_PIECE):
             await self._hold_up()
+            sent += len(data)
+            limit = self._fault.sent_until_cut
+            if sender is not None and limit is not None and sent > limit:
+                self.cuts += 1
+                _abort(self._connections[sender])
+                return
             self._passed += len(data)
             if self._cut_if_spent():
                 self.disturbed += 1

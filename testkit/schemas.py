@@ -22,6 +22,13 @@ _INDEXES = """
 SELECT tablename AS table_name, indexdef AS definition
 FROM pg_indexes WHERE schemaname = 'public' ORDER BY indexname
 """
+# Those of identity columns belong to their column, which says so.
+_SEQUENCES = """
+SELECT relname::text AS table_name, 'bigint' AS definition FROM pg_class
+WHERE relnamespace = 'public'::regnamespace AND relkind = 'S'
+    AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_class.oid AND deptype = 'i')
+ORDER BY 1
+"""
 _SETTINGS = """
 SELECT relname::text AS table_name, unnest(reloptions) AS definition
 FROM pg_class WHERE relnamespace = 'public'::regnamespace AND reloptions IS NOT NULL ORDER BY 1, 2
@@ -39,7 +46,7 @@ def _one_line(sql: str) -> str:
 
 
 async def postgres_schema(address: str) -> str:
-    """Return every column, constraint, index and storage setting of a database."""
+    """Return every column, constraint, index, sequence and storage setting of a database."""
     connection = await asyncpg.connect(address)
     try:
         columns = await connection.fetch(_COLUMNS)
@@ -47,6 +54,7 @@ async def postgres_schema(address: str) -> str:
         for kind, rows in (
             ("constraint", await connection.fetch(_CONSTRAINTS)),
             ("index", await connection.fetch(_INDEXES)),
+            ("sequence", await connection.fetch(_SEQUENCES)),
             ("setting", await connection.fetch(_SETTINGS)),
         ):
             lines += [f"{kind} {row['table_name']}: {row['definition']}" for row in rows]

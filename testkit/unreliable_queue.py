@@ -39,8 +39,8 @@ class UnreliableQueue:
     def takes(self, pool: str) -> LocalTaker:
         return self._inner.takes(pool)
 
-    def is_watched(self, topic: str) -> bool:
-        return self._inner.is_watched(topic)
+    def watched(self, prefix: str) -> frozenset[str]:
+        return self._inner.watched(prefix)
 
     async def close(self) -> None:
         await self._inner.close()

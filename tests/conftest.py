@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,10 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from testkit.servers.azurite import Azurite
     from testkit.servers.s3 import S3Server
+
+# Before gRPC is loaded: its handlers crash processes that are forked, as by `Popen(user=…)`, while
+# another thread of ours talks to a server.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 SYSTEM_TESTS = Path(__file__).parent / "system"
 # Fixtures, and parameters of those that know several adapters, behind which a real server runs.

@@ -13,7 +13,7 @@ from typing import Any
 from grpc_tools import protoc
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCES = Path("contracts", "rota", "v1")
+SOURCES = Path("contracts", "rota")
 PACKAGE = Path("rota", "contracts")
 
 
@@ -42,12 +42,12 @@ def generate(root: Path) -> None:
 def compile_contracts(sources: Path, output: Path) -> None:
     """Run the compiler; SystemExit if it complains."""
     arguments = [
-        f"--proto_path={PACKAGE}={sources}",
+        *(f"--proto_path={PACKAGE}={version}" for version in sorted(sources.iterdir())),
         f"--proto_path={resources.files('grpc_tools') / '_proto'}",
         f"--python_out={output}",
         f"--pyi_out={output}",
         f"--grpc_python_out={output}",
-        *(f"{PACKAGE}/{path.name}" for path in sorted(sources.glob("*.proto"))),
+        *(f"{PACKAGE}/{path.name}" for path in sorted(sources.glob("*/*.proto"))),
     ]
     if protoc.main(["protoc", *arguments]) != 0:
         raise SystemExit("the contracts cannot be compiled, see above")

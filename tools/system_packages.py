@@ -11,7 +11,11 @@ import shutil
 import subprocess
 import sys
 
-DAEMONS = {"pgbouncer", "redis-server"}  # of which Debian starts one, now and with the machine
+DAEMONS = {
+    "nginx",
+    "pgbouncer",
+    "redis-server",
+}  # of which Debian starts one, now and with the machine
 PLACES = f"{os.environ['PATH']}:/usr/sbin"  # where a user looks, and where daemons are
 
 

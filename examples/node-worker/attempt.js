@@ -6,10 +6,12 @@ const path = require('node:path');
 const { spawn } = require('node:child_process');
 const { Output } = require('./output');
 
+const PROGRESS_MS = 1_000;
+
 /** One try of a run: executes the steps of a shell job, one after the other. */
 class Attempt {
   constructor(work, spec, storeNow) {
-    this.fence = { run: work.run, attempt: work.attempt };
+    this.fence = { run: work.run, fence: work.fence };
     this.work = work;
     this.spec = spec;
     this.storeNow = storeNow;
@@ -19,14 +21,14 @@ class Attempt {
     this.outcome = undefined; // set when it has ended, kept until the server has it
   }
 
-  /** Execute everything; resolves to the outcome, whatever happens. */
-  async run() {
+  /** Execute everything, and tell how far it is; resolves to the outcome, whatever happens. */
+  async run(tell) {
     const startedAt = this.storeNow();
     const limit = seconds(this.spec.timeout);
     const timer = limit && setTimeout(() => this.end('TIMED_OUT'), limit * 1000);
     let end = { result: 'FAILED' };
     try {
-      end = await this.inFolder((folder) => this.steps(folder));
+      end = await this.inFolder((folder) => this.watched(folder, tell));
     } catch (error) {
       end.message = String(error.message);
     }
@@ -77,6 +79,26 @@ class Attempt {
     }
   }
 
+  /** Execute the steps, and look every second what they wrote to $ROTA_PROGRESS. */
+  async watched(folder, tell) {
+    this.progress = path.join(os.tmpdir(), `rota-progress-${this.fence.run}-${this.fence.fence}`);
+    let told;
+    const look = async () => {
+      const line = await lastLine(this.progress);
+      const progress = line === told ? undefined : parseProgress(line);
+      told = line;
+      if (progress) await tell(progress);
+    };
+    const timer = setInterval(look, PROGRESS_MS);
+    try {
+      return await this.steps(folder);
+    } finally {
+      clearInterval(timer);
+      await look();
+      await fs.rm(this.progress, { force: true });
+    }
+  }
+
   async steps(folder) {
     const steps = [];
     let failure;
@@ -89,10 +111,12 @@ class Attempt {
       const ended = await this.step(step, index, folder);
       this.signal('SIGKILL'); // whatever it left behind ends with it
       steps.push({ name: step.name, ...ended });
-      if (ended.result !== 'STEP_RESULT_COMPLETED' && !step.continue_on_error) failure ??= ended;
+      if (ended.result !== 'STEP_RESULT_COMPLETED' && !step.continue_on_error) {
+        failure ??= { ...ended, message: `${labelOf(step)}: ${wordsOf(ended)}` };
+      }
     }
-    const { exit_code, signal } = failure ?? { exit_code: 0 };
-    return { result: failure ? 'FAILED' : 'COMPLETED', exit_code, signal, steps };
+    const { exit_code, signal, message } = failure ?? { exit_code: 0 };
+    return { result: failure ? 'FAILED' : 'COMPLETED', exit_code, signal, message, steps };
   }
 
   async step(step, index, folder) {
@@ -112,12 +136,18 @@ class Attempt {
       this.child.on('close', (code, signal) => resolve({ code, signal }));
     });
     return {
-      result: end.code === 0 ? 'STEP_RESULT_COMPLETED' : 'STEP_RESULT_FAILED',
+      result: `STEP_RESULT_${this.resultOf(end)}`,
       exit_code: end.code ?? undefined,
       signal: end.signal ? os.constants.signals[end.signal] : undefined,
       seconds: Number(process.hrtime.bigint() - began) / 1e9,
       tries: 1,
     };
+  }
+
+  /** How a step ended; one that somebody stopped did not end by itself, whatever its exit code. */
+  resultOf(end) {
+    if (this.ending === 'TIMED_OUT' || this.ending === 'CANCELLED') return this.ending;
+    return end.code === 0 ? 'COMPLETED' : 'FAILED';
   }
 
   environment(step) {
@@ -131,7 +161,9 @@ class Attempt {
         Object.entries(inputs).map(([name, value]) => [`INPUT_${name.toUpperCase()}`, String(value)]),
       ),
       ROTA_RUN_ID: this.work.run,
-      ROTA_ATTEMPT: String(this.work.attempt),
+      ROTA_ATTEMPT: String(this.work.fence % 2 ** 32), // above these bits is the store's incarnation
+      ROTA_FENCE: String(this.work.fence),
+      ROTA_PROGRESS: this.progress,
       ROTA_JOB: this.spec.name,
       ROTA_PROJECT: this.spec.project,
       ROTA_DUE_AT: new Date(this.work.due_at / 1000).toISOString(),
@@ -145,7 +177,30 @@ function argumentsOf(step) {
   if (step.shell !== 'sh' || step.interpreter.length) {
     throw new Error(`step ${step.name}: this worker runs sh only`);
   }
-  return ['sh', '-c', step.run];
+  // Not the sh of the job's PATH; it stops at the first command that fails, and sees `sh` as $0.
+  return ['/bin/sh', '-e', '-c', step.run, 'sh'];
+}
+
+/** `step Build`; without a name of its own it is called `step 2` already. */
+function labelOf({ name }) {
+  return name.startsWith('step ') ? name : `step ${name}`;
+}
+
+function wordsOf({ result, exit_code, signal }) {
+  if (result !== 'STEP_RESULT_FAILED') return result.slice(12).toLowerCase().replace('_', ' ');
+  return signal === undefined ? `exit ${exit_code}` : `killed by signal ${signal}`;
+}
+
+async function lastLine(file) {
+  const text = await fs.readFile(file, 'utf8').catch(() => '');
+  return text.trimEnd().split('\n').at(-1);
+}
+
+/** `DONE[/TOTAL] [MESSAGE]`; undefined if it is something else. */
+function parseProgress(line) {
+  const [, done, total, message] = /^([\d.]+)(?:\/([\d.]+))?(?: (.*))?$/.exec(line) ?? [];
+  if (done === undefined) return undefined;
+  return { done: Number(done), total: total && Number(total), message: message ?? '' };
 }
 
 /** Seconds of an ISO 8601 duration in days and seconds, such as P1DT0.5S; 0 for none. */

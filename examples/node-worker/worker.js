@@ -8,7 +8,7 @@ const { Attempt } = require('./attempt');
 const { guardMargin } = require('./lease');
 const { Specs } = require('./specs');
 
-const PROTO = process.env.ROTA_PROTO ?? path.join(__dirname, '../../contracts/rota/v1/worker.proto');
+const PROTO = process.env.ROTA_PROTO ?? path.join(__dirname, '../../contracts/rota/v2/worker.proto');
 const RETRY_MS = 500;
 const ANSWER_MS = 10_000;
 
@@ -24,7 +24,14 @@ class Worker {
       ? grpc.credentials.createSsl(fs.readFileSync(authorities))
       : grpc.credentials.createInsecure();
     this.token = token;
-    this.hello = { worker: name, pool, slots, version: 'node example', guard_mode: 'timer' };
+    const offers = [
+      { kind: 'type', name: 'shell' },
+      { kind: 'type', name: 'python', reason: 'this worker runs no Python functions' },
+      { kind: 'wall', name: 'process' },
+      { kind: 'wall', name: 'sandbox', reason: 'this worker knows process groups only' },
+      { kind: 'wall', name: 'container', reason: 'this worker knows process groups only' },
+    ];
+    this.hello = { worker: name, pool, slots, offers, version: 'node example', guard_mode: 'timer' };
     this.attempts = new Map();
     this.specs = new Specs();
     this.isConnected = false;
@@ -52,7 +59,7 @@ class Worker {
   }
 
   async serve() {
-    const client = new rota.v1.Workers(this.server, this.credentials);
+    const client = new rota.v2.Workers(this.server, this.credentials);
     const metadata = new grpc.Metadata();
     metadata.set('authorization', `Bearer ${this.token}`);
     this.waiting = new Map();
@@ -91,7 +98,7 @@ class Worker {
     for (;;) {
       if (this.isStopping && this.attempts.size === 0) return this.ask({ leave: {} });
       const sentAt = performance.now();
-      const held = [...this.attempts.values()].map((attempt) => attempt.fence);
+      const held = columns([...this.attempts.values()].map((attempt) => attempt.fence));
       const { received, streamNumber: stream, isStopping: stopping } = this;
       const { beat } = await this.ask({ beat: { held, stopping, received, stream } });
       if (!beat.alive) {
@@ -101,7 +108,7 @@ class Worker {
       }
       this.renewed(sentAt, beat.store_now);
       this.cancel(beat.cancel);
-      for (const fence of beat.unknown ?? []) this.forget(fence, (attempt) => attempt.kill());
+      for (const fence of rows(beat.unknown)) this.forget(fence, (attempt) => attempt.kill());
       await new Promise((resolve) => {
         this.beatSoon = resolve;
         setTimeout(resolve, sentAt + this.lease / 3 - performance.now());
@@ -145,16 +152,17 @@ class Worker {
     }
   }
 
-  take({ work = [], specs = [], first = 0 }) {
+  take(dispatch) {
+    const { specs = [], first = 0 } = dispatch;
+    const works = worksOf(dispatch);
     if (first > this.received + 1) {
       this.stream.destroy(new Error('a part of the stream is missing'));
       return;
     }
     if (first && first <= this.received) return; // it came before
-    this.received += work.length;
+    this.received += works.length;
     this.specs.learn(specs);
-    for (const item of work) {
-      if (this.attempts.has(key(item))) continue; // by a server that does not count
+    for (const item of works) {
       const attempt = new Attempt(item, this.specs.of(item), () => this.storeNow());
       this.attempts.set(key(item), attempt);
       this.settle(attempt);
@@ -164,13 +172,13 @@ class Worker {
   /** From the permit to the acknowledged outcome, over as many streams as that takes. */
   async settle(attempt) {
     // At most once: the store has to know that it begins before it does.
-    const started_at = this.storeNow();
-    const answer = await this.insist(attempt, { start: { items: [{ ...attempt.fence, started_at }] } });
+    const start = { ...columns([attempt.fence]), started_at: [this.storeNow()] };
+    const answer = await this.insist(attempt, { start });
     if (!answer) return;
-    const isAmong = (fences) => (fences ?? []).some((fence) => key(fence) === key(attempt.fence));
+    const isAmong = (fences) => rows(fences).some((fence) => key(fence) === key(attempt.fence));
     if (isAmong(answer.start.refused)) return this.forget(attempt.fence);
     if (isAmong(answer.start.cancelled)) attempt.ending = 'CANCELLED';
-    await attempt.run();
+    await attempt.run((progress) => this.tell(attempt, progress));
     await this.report(attempt);
     this.forget(attempt.fence);
   }
@@ -181,12 +189,19 @@ class Worker {
     for (const chunk of chunks) {
       await this.insist(attempt, { output: { items: [{ ...attempt.fence, ...chunk }] } });
     }
-    const report = { items: [{ ...attempt.outcome, output }] };
+    const report = { outcomes: [{ ...attempt.outcome, output }] };
     let answer;
     do {
       if (answer) await pause(RETRY_MS); // the server could not take it yet
       answer = await this.insist(attempt, { report });
-    } while (answer && !answer.report.accepted?.length && !answer.report.fenced?.length);
+    } while (answer && rows(answer.report.again).length);
+  }
+
+  /** Tell how far an attempt is; if that is lost, the next one tells more. */
+  async tell(attempt, progress) {
+    if (!this.isConnected) return;
+    const items = [{ ...attempt.fence, ...progress }];
+    await this.ask({ progress: { items } }).catch((error) => console.error(`not told: ${error.message}`));
   }
 
   /** Ask until there is an answer; undefined once the attempt is not ours any more. */
@@ -202,7 +217,7 @@ class Worker {
   }
 
   cancel(fences) {
-    for (const fence of fences ?? []) this.attempts.get(key(fence))?.end('CANCELLED');
+    for (const fence of rows(fences)) this.attempts.get(key(fence))?.end('CANCELLED');
   }
 
   forget(fence, first = () => {}) {
@@ -218,8 +233,29 @@ class Worker {
   }
 }
 
-function key({ run, attempt }) {
-  return `${run} ${attempt}`;
+function key({ run, fence }) {
+  return `${run} ${fence}`;
+}
+
+/** Names of attempts as the contract has them: a column of runs and one of fences. */
+function columns(named) {
+  return { runs: named.map(({ run }) => run), fences: named.map(({ fence }) => fence) };
+}
+
+function rows(message) {
+  return (message?.runs ?? []).map((run, at) => ({ run, fence: message.fences[at] }));
+}
+
+/** The attempts of a dispatch, one by one. */
+function worksOf({ runs = [], fences, due_at, jobs, job_of = [], inputs_json = {} }) {
+  return runs.map((run, at) => ({
+    run,
+    fence: fences[at],
+    due_at: due_at[at],
+    job_id: jobs[job_of[at] ?? 0].job_id,
+    job_version: jobs[job_of[at] ?? 0].version,
+    inputs_json: inputs_json[at],
+  }));
 }
 
 function pause(ms) {

@@ -22,6 +22,7 @@ _NAMES = {
         "Denied",
         "Invalid",
         "NotFound",
+        "NotRota",
         "RotaApiError",
         "RunNotCompleted",
         "Unavailable",

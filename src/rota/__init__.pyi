@@ -12,6 +12,7 @@ from rota.sdk.errors import Conflict as Conflict
 from rota.sdk.errors import Denied as Denied
 from rota.sdk.errors import Invalid as Invalid
 from rota.sdk.errors import NotFound as NotFound
+from rota.sdk.errors import NotRota as NotRota
 from rota.sdk.errors import RotaApiError as RotaApiError
 from rota.sdk.errors import RunNotCompleted as RunNotCompleted
 from rota.sdk.errors import Unavailable as Unavailable

@@ -12,7 +12,7 @@ from typing import TypeVar
 from rota.domain.errors import Unavailable
 from rota.domain.run import AttemptResult
 from rota.link.grpc_client import GrpcAccess, GrpcConnector
-from rota.ports.work import Hello, Outcome
+from rota.ports.work import Hello, Outcome, Report
 from rota.runtime import machine
 from rota.runtime.settings import Settings
 from rota.sdk.answers import Run
@@ -59,11 +59,12 @@ class Stranger:
         link = await GrpcConnector(GrpcAccess(addresses, self._token)).connect()
         try:
             await link.register(Hello(_NAME, "nowhere", 1))
-            answer = await link.report([_made_up(run) for run in runs])
+            report = Report(outcomes=tuple(_made_up(run) for run in runs))
+            answer = await link.report(report)
             await link.leave()
         finally:
             await link.close()
-        return bool(answer.fenced) and not answer.accepted
+        return set(answer.refused) == set(report.fences())
 
 
 def _once_served(ask: Callable[[], T | None]) -> T | None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,10 +19,14 @@ import httpx
 from testkit.servers.ports import free_ports
 from testkit.waiting import eventually
 
+# A cluster whose first votes are split votes again after 4 to 9 seconds, perhaps more than once.
+_PATIENCE = timedelta(seconds=90)
+_LOG_CHARACTERS = 2_000  # of the log in the message of a server that does not get ready
+
 
 @dataclass(frozen=True, slots=True)
 class NatsPlace:
-    """Addresses of a node of a cluster and of the others."""
+    """Addresses of a node of a cluster and of all its nodes."""
 
     port: int
     neighbours: Sequence[int]
@@ -29,7 +34,9 @@ class NatsPlace:
     def flags(self) -> list[str]:
         routes = ",".join(f"nats://127.0.0.1:{port}" for port in self.neighbours)
         return [
-            "--cluster_name=rota",
+            # A name of its own: a node that comes back must not join the cluster of another test
+            # that was given one of its neighbours' ports meanwhile.
+            f"--cluster_name=rota-{self.neighbours[0]}",
             f"--cluster=nats://127.0.0.1:{self.port}",
             f"--routes={routes}",
             "--no_advertise=true",  # clients know all nodes, some by way of a proxy
@@ -82,7 +89,11 @@ class NatsServer:
 
     def wait_until_ready(self) -> None:
         try:
-            eventually(self._is_healthy, otherwise="the NATS server did not get ready")
+            eventually(self._is_healthy, within=_PATIENCE)
+        except AssertionError as error:
+            self.kill()
+            log = (self._folder / "log").read_text()[-_LOG_CHARACTERS:]
+            raise AssertionError(f"the NATS server did not get ready: {error}\n{log}") from error
         except BaseException:
             self.kill()
             raise
@@ -116,7 +127,7 @@ class NatsServer:
 
     def _is_healthy(self) -> bool:
         assert self._process is not None
-        assert self._process.poll() is None, (self._folder / "log").read_text()
+        assert self._process.poll() is None, "it ended"
         try:
             answer = httpx.get(f"http://127.0.0.1:{self._monitor}/healthz", trust_env=False)
         except httpx.TransportError:

@@ -6,7 +6,7 @@ The witness knows the jobs and the true time. It knows nothing of the store's st
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rota.domain.ids import JobId, RunId, following_run_id, instant, scheduled_run_id
@@ -16,7 +16,7 @@ from rota.domain.retry import goes_alone
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Delivery, Overlap
 from rota.domain.states import RunState
-from rota.ports.work import Fence, Outcome, ReportAnswer, Work
+from rota.ports.work import Fence, Outcome, Report, ReportAnswer, Work
 from testkit.universes.cart_evidence import CartWitness
 from testkit.universes.catalogue import KnownJob, followers, rule_of
 from testkit.universes.timeline import Timeline
@@ -138,13 +138,13 @@ class Witness:
         self._judge_limits(life)
         self.carts.started(work)
 
-    def reported(self, outcomes: Sequence[Outcome], answer: ReportAnswer) -> None:
+    def reported(self, report: Report, answer: ReportAnswer) -> None:
         """Record a server's answer to reported ends."""
-        for outcome in outcomes:
-            fence = Fence(outcome.run, outcome.attempt)
-            if fence in answer.fenced:
+        for outcome in _outcomes(report):
+            fence = outcome.fence
+            if fence in answer.refused:
                 self.note("fenced report", fence)
-            elif fence in answer.accepted and fence not in self.accepted:
+            elif fence not in answer.again and fence not in self.accepted:
                 self.accepted.add(fence)
                 self._count(outcome)
 
@@ -257,3 +257,12 @@ def _text(about: object) -> str:
             return "  ".join(map(_text, about))
         case _:
             return str(about)
+
+
+def _outcomes(report: Report) -> list[Outcome]:
+    ends = report.ends
+    plain = zip(ends.runs, ends.numbers, ends.started_at, ends.ended_at, strict=True)
+    return [
+        *(Outcome(run, n, AttemptResult.COMPLETED, began, at) for run, n, began, at in plain),
+        *report.outcomes,
+    ]

@@ -10,8 +10,8 @@ from functools import partial
 from math import inf
 
 from rota.domain.run import AttemptResult
-from rota.ports.executor import Assignment
-from rota.ports.work import Fence
+from rota.ports.executor import JobBatch
+from rota.ports.work import Fence, Work
 from testkit.universes.catalogue import TIMEOUT
 from testkit.universes.evidence import KILLED
 from testkit.universes.nodes import NodeClock
@@ -73,11 +73,11 @@ class Machine:
 
     # --- the executor
 
-    def start(self, assignments: Sequence[Assignment]) -> None:
-        for assignment in assignments:
-            if self.clock.monotonic() >= self._deadline:
-                continue  # the guardian is about to end us all
-            self._execute(assignment)
+    def start(self, jobs: Sequence[JobBatch]) -> None:
+        for job in jobs:
+            for work in job.batch.works():
+                if self.clock.monotonic() < self._deadline:  # else the guardian ends us all
+                    self._execute(work)
 
     def cancel(self, fences: Sequence[Fence]) -> None:
         for fence in fences:
@@ -88,9 +88,9 @@ class Machine:
     async def close(self) -> None:
         """Do nothing: there is nothing to release."""
 
-    def _execute(self, assignment: Assignment) -> None:
-        fence = assignment.work.fence
-        self._witness.started(assignment.work, self.name)
+    def _execute(self, work: Work) -> None:
+        fence = work.fence
+        self._witness.started(work, self.name)
         self._processes[fence] = object()
         seconds = self._random.choice((0.05, 0.3, 1.0, 3.0, 8.0)) * self._random.uniform(0.5, 2)
         is_failing = self._random.random() < self._failing

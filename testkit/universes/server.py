@@ -18,7 +18,7 @@ from rota.ports.work import (
     Dispatch,
     Hello,
     Order,
-    Outcome,
+    Report,
     ReportAnswer,
     Start,
     StartAnswer,
@@ -105,20 +105,20 @@ class Server(Node):
     async def permit(self, connection: Connection, starts: Sequence[Start]) -> StartAnswer:
         return await self.floor.start(connection.session, starts)
 
-    async def report(self, connection: Connection, outcomes: Sequence[Outcome]) -> ReportAnswer:
-        answer = await self.floor.report(connection.session, outcomes)
-        self._witness.reported(outcomes, answer)
+    async def report(self, connection: Connection, report: Report) -> ReportAnswer:
+        answer = await self.floor.report(connection.session, report)
+        self._witness.reported(report, answer)
         await self._send_orders(connection)
-        bad = [outcome for outcome in outcomes if outcome.result != AttemptResult.COMPLETED]
+        bad = tuple(each for each in report.outcomes if each.result != AttemptResult.COMPLETED)
         if bad:
-            again = partial(self._hear_again, SessionId(connection.session), bad)
+            again = partial(self._hear_again, SessionId(connection.session), Report(outcomes=bad))
             self._network.echo(self.own(again))
         return answer
 
-    async def _hear_again(self, session: SessionId, outcomes: Sequence[Outcome]) -> None:
+    async def _hear_again(self, session: SessionId, report: Report) -> None:
         """Repeat an old report of failures: by now other attempts may run."""
-        finished = await self._staff.runs.finish(session, outcomes)
-        self._witness.reported(outcomes, ReportAnswer(finished.accepted, finished.fenced))
+        finished = await self._staff.runs.finish(session, report)
+        self._witness.reported(report, ReportAnswer(finished.refused, finished.again))
 
     async def gone(self, connection: Connection) -> None:
         await self.floor.disconnected(connection.session, connection.stream)
@@ -157,7 +157,7 @@ class Server(Node):
     async def _send_orders(self, connection: Connection) -> None:
         while (order := self._next_order(connection)) is not None:
             if isinstance(order, Dispatch):
-                for work in order.work:
+                for work in order.batch.works():
                     self._witness.claimed(work)
             self._network.order(connection, order)
 

@@ -13,6 +13,7 @@ from rota.domain.lease import guard_margin, renewal_interval
 from rota.domain.resources import SLOTS, UNIT, Vector
 from rota.domain.run import AttemptResult
 from rota.domain.spec import JobType
+from rota.ports.executor import Completions
 from rota.ports.work import (
     BeatAnswer,
     Dispatch,
@@ -25,7 +26,8 @@ from rota.ports.work import (
     StartAnswer,
     Welcome,
 )
-from rota.worker.attempts import Attempts, Held
+from rota.worker.attempts import Attempts
+from rota.worker.ends import Sending
 from rota.worker.spool import OutputSpool
 from testkit.universes.machine import Machine
 from testkit.universes.network import Connection
@@ -148,6 +150,7 @@ class Worker(Node):
         self._attempts.learn_time(answer.store_now, self.clock.monotonic())
         self._attempts.cancel(answer.cancel)
         self._attempts.cancel(answer.unknown)
+        self._report()  # ends that were put off meanwhile
         next_at = sent_at + renewal_interval(self._lease).total_seconds()
         pause = max(next_at - self.clock.monotonic(), 0.0)
         self.later(pause, partial(self._beat, connection))
@@ -162,20 +165,18 @@ class Worker(Node):
         if free:
             self.later(_ANNOUNCE_SECONDS * 1.5, self._announce)
         if guarded:
-            self._ask_permit(guarded)
+            self._ask_permit([fence for held in guarded for fence in held.job.fences])
 
-    def _ask_permit(self, guarded: Sequence[Held]) -> None:
+    def _ask_permit(self, fences: Sequence[Fence]) -> None:
         if (connection := self._link) is None:
             return
         now = self._attempts.store_micros()
-        items = {held.assignment.work.fence: held for held in guarded}
-        starts = [Start(fence.run, fence.attempt, now) for fence in items]
+        starts = [Start(fence.run, fence.number, now) for fence in fences]
         ask = partial(self._server(connection).permit, connection, starts)
-        self._network.request(connection, ask, partial(self._permitted, items), may_double=True)
+        self._network.request(connection, ask, self._permitted, may_double=True)
 
-    async def _permitted(self, items: dict[Fence, Held], answer: StartAnswer) -> None:
-        self._attempts.mark_announced(answer.granted)
-        self._attempts.begin([items[fence] for fence in answer.granted])
+    async def _permitted(self, answer: StartAnswer) -> None:
+        self._attempts.permitted(answer.granted)
         self._attempts.withdraw(answer.cancelled)
         self._attempts.forget(answer.refused)
         self._report()
@@ -199,23 +200,26 @@ class Worker(Node):
     async def _note_end(self, fence: Fence, result: AttemptResult) -> None:
         held, now = self._attempts.held.get(fence), self._attempts.store_micros()
         started_at = held.started_at if held else now
-        self._attempts.ended([Outcome(fence.run, fence.attempt, result, started_at, now)])
+        if result is AttemptResult.COMPLETED:
+            self._attempts.completed(Completions([fence], [started_at], [now], [0]))
+        else:
+            self._attempts.ended([Outcome(fence.run, fence.number, result, started_at, now)])
         self._report()
 
     def _report(self) -> None:
-        outcomes = self._attempts.unreported()
-        if (connection := self._link) is None or self._is_reporting or not outcomes:
+        if (connection := self._link) is None or self._is_reporting:
+            return
+        sending = self._attempts.next_report()
+        if sending is None:
             return
         self._is_reporting = True
-        ask = partial(self._server(connection).report, connection, outcomes)
-        self._network.request(connection, ask, partial(self._reported, outcomes), may_double=True)
+        ask = partial(self._server(connection).report, connection, sending.report)
+        self._network.request(connection, ask, partial(self._reported, sending), may_double=True)
 
-    async def _reported(self, outcomes: Sequence[Outcome], answer: ReportAnswer) -> None:
+    async def _reported(self, sending: Sending, answer: ReportAnswer) -> None:
         self._is_reporting = False
-        self._attempts.forget(answer.accepted)
-        self._attempts.forget(answer.fenced)
-        self._machine.refused(answer.fenced)
-        self._attempts.put_off(outcomes, _REPORT_AGAIN)
+        self._machine.refused(answer.refused)
+        self._attempts.answered(sending, answer, _REPORT_AGAIN)
         self._report()
 
     def _server(self, connection: Connection) -> Server:

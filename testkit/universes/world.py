@@ -32,8 +32,7 @@ from rota.server.scheduler.releaser import Follower, KeyKeeper, Releaser, Sweepe
 from rota.server.scheduler.shards import HeldShards, ShardKeeper
 from rota.server.scheduler.timekeeper import Timekeeper, TimekeeperConfig, grace_of
 from rota.server.scheduler.watches import LeaseReaper
-from rota.store.sqlite.connection import connect
-from rota.store.sqlite.driver import InlineSqliteDriver
+from rota.store.sqlite.driver import InlineSqliteDriver, connect
 from rota.store.sqlite.opening import migrate
 from rota.store.store import SqlStore
 from testkit.clock import START

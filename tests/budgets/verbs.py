@@ -13,9 +13,9 @@ from typing import Any
 
 from rota.domain.ids import JobId, RunId, SessionId, micros
 from rota.domain.run import Trigger
-from rota.ports.records import Firing, JobQuery, NewRun, Ownership
+from rota.ports.records import Finished, Firing, JobQuery, NewRun, Ownership
 from rota.ports.store import Store
-from testkit.builders import MINUTE, Scene, firing_of, new_job, outcome
+from testkit.builders import MINUTE, Scene, firing_of, new_job, outcome, reported
 
 BATCH = 100
 BATCHES = 3  # that are prepared: two warm up, as a store remembers what it has read, and one counts
@@ -26,6 +26,8 @@ _SLOTS = 10_000
 
 class Verb(ABC):
     """A verb of the store, with what it needs to be called `BATCHES` times."""
+
+    backlogs = (100, 5_000)  # few and many runs that wait meanwhile
 
     def __init__(self) -> None:
         self._ids: Iterator[RunId] = (RunId(f"r_{number:024}") for number in itertools.count())
@@ -73,6 +75,8 @@ class Release(Verb):
     Those have come the same way: retries, delayed runs and returned ones all do.
     """
 
+    backlogs = (2_000, 20_000)
+
     async def prepare_runs(self, scene: Scene, backlog: int) -> None:
         for count in (backlog, BATCH * BATCHES):
             await scene.store.submit(self.new_runs(count, at=scene.clock.instant + MINUTE))
@@ -85,8 +89,24 @@ class Release(Verb):
         return await store.release_eligible(BATCH)
 
 
+class Due(Verb):
+    """Runs that are due at the same moment pass the gates of their job; more of them wait."""
+
+    backlogs = (2_000, 20_000)
+
+    async def prepare_runs(self, scene: Scene, backlog: int) -> None:
+        runs = self.new_runs(backlog + BATCH * BATCHES, at=scene.clock.instant + MINUTE)
+        await scene.store.submit(runs)
+        scene.advance(MINUTE)
+
+    async def call(self, store: Store) -> int:
+        return await store.release_eligible(BATCH)
+
+
 class Fit(Verb):
     """Runs that no worker could take are let go as one comes that can; more of them wait."""
+
+    backlogs = (2_000, 20_000)
 
     def rules(self) -> Mapping[str, Any]:
         return {"needs": {"site": "fra"}}
@@ -132,7 +152,7 @@ class Claim(Verb):
         await scene.store.submit(self.new_runs(backlog + BATCH * BATCHES))
 
     async def call(self, store: Store) -> int:
-        return len((await store.claim(self.worker, BATCH)).works)
+        return len((await store.claim(self.worker, BATCH)).batch)
 
 
 class Finish(Verb):
@@ -146,13 +166,15 @@ class Finish(Verb):
         self._outcomes = iter([outcome(work, at=at) for work in works])
 
     async def call(self, store: Store) -> int:
-        outcomes = list(itertools.islice(self._outcomes, BATCH))
-        return len((await store.finish(self.worker, outcomes)).accepted)
+        report = reported(*itertools.islice(self._outcomes, BATCH))
+        assert await store.finish(self.worker, report) == Finished()
+        return len(report)
 
 
 VERBS: Mapping[str, type[Verb]] = {
     "submit": Submit,
     "release": Release,
+    "due": Due,
     "fit": Fit,
     "fire": Fire,
     "claim": Claim,

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 
 from rota.domain.ids import SessionId
 from rota.ports.records import Session
-from rota.ports.work import Beat, Dispatch, Fence, Work
+from rota.ports.work import Beat, Dispatch, Fence, Work, WorkBatch
 from rota.server.dispatcher.desk import Desk
 from testkit.clock import START
 
@@ -63,9 +63,9 @@ class Conversation(RuleBasedStateMachine):
         works = [Work(name, 1, "j_1", 1, due_at=0) for name in names]
         with self.desk.claiming():
             self.ours.update(work.fence for work in works)
-            self.desk.give(works, count)
+            parcel = self.desk.give(WorkBatch.of(works), count)
             self.check_all_beats()
-            self.desk.order(Dispatch(tuple(works)))
+            self.desk.send(parcel)
         self.orders += 1
 
     @rule()
@@ -92,8 +92,8 @@ class Conversation(RuleBasedStateMachine):
     def arrive(self) -> None:
         dispatch = self.stream.popleft()
         assert dispatch.first == self.received + 1
-        self.received += len(dispatch.work)
-        self.held.update(work.fence for work in dispatch.work)
+        self.received += len(dispatch.batch)
+        self.held.update(dispatch.batch.fences())
 
     @precondition(lambda self: self.held)
     @rule()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from rota.domain.gates import SLOT_STATES, ActiveRun, JobRules, admit, releasable
 from rota.domain.ids import JobId, RunId
 from rota.domain.retry import Ending, attempt_ended, backoff
-from rota.domain.run import AttemptResult, Trigger
+from rota.domain.run import AttemptResult, Reason, Trigger
 from rota.domain.spec import Backoff, Delivery, Overlap, Retry
 from rota.domain.states import (
     FINAL_STATES,
@@ -19,6 +21,8 @@ from rota.domain.states import (
     TRANSITIONS,
     RunEvent,
     RunState,
+    fold_events,
+    is_final,
 )
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -53,8 +57,9 @@ RULES = st.builds(
     name=st.just("job"),
     overlap=st.sampled_from(Overlap),
     max_concurrency=st.none() | st.integers(1, 4),
-    is_paused=st.booleans(),
+    closed=st.none() | st.just(Reason("pause", "job job is paused", "pause:j_1")),
 )
+STEPS = {(before, after) for (before, _), after in TRANSITIONS.items()}
 ACTIVE_STATES = sorted(set(RunState) - FINAL_STATES)
 
 
@@ -68,6 +73,56 @@ def test_any_events_stay_in_the_table_and_final_stays_final(
         state = after
 
     assert state in RunState
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An event of the history."""
+
+    seq: int
+    kind: str
+    ids: tuple[str, ...]
+    data: dict[str, str]
+
+
+_KINDS = {RunState.PROCESSING: "run.started"}
+
+
+def told(seq: int, state: RunState, runs: tuple[str, ...]) -> Told:
+    if is_final(state):
+        return Told(seq, "run.finished", runs, {"state": state})
+    return Told(seq, _KINDS.get(state, f"run.{state.lower()}"), runs, {})
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[list[Told], dict[str, list[RunState]]]:
+    """Events of some runs that go by the table, and the states that each went through."""
+    paths: dict[str, list[RunState]] = {}
+    events: list[Told] = []
+    for seq in range(1, draw(st.integers(1, 40))):
+        run = f"r_{draw(st.integers(1, 4))}"
+        before = paths[run][-1] if run in paths else None
+        after = {
+            state
+            for state in RunState
+            if (state in INITIAL_STATES if before is None else (before, state) in STEPS)
+        }
+        if after:
+            state = draw(st.sampled_from(sorted(after)))
+            paths.setdefault(run, []).append(state)
+            events.append(told(seq, state, (run,)))
+            events.append(Told(seq + 1000, "run.late", (run,), {}))  # says nothing of a state
+    return events, paths
+
+
+@given(histories(), st.randoms())
+def test_events_fold_to_the_steps_of_each_run_in_whatever_order_they_arrive(
+    history: tuple[list[Told], dict[str, list[RunState]]], random: Random
+) -> None:
+    events, paths = history
+    random.shuffle(events)
+
+    assert fold_events(events) == paths
 
 
 @given(ENDINGS, RETRIES, st.integers(0, 4), FRACTIONS)
@@ -133,7 +188,7 @@ def test_nobody_is_admitted_past_a_limit(
     admission = admit(rules, run, others)
 
     if admission.state is RunState.QUEUED:
-        assert not rules.is_paused
+        assert rules.closed is None
         assert rules.max_concurrency is None or slots(others) < rules.max_concurrency
         live = [o for o in others if o.state in SLOT_STATES and o.trigger is Trigger.SCHEDULE]
         is_exclusive = rules.overlap is not Overlap.ALLOW and trigger is Trigger.SCHEDULE
@@ -151,7 +206,7 @@ def test_nothing_is_released_past_a_limit(rules: JobRules, crowd: list[ActiveRun
     released = set(releasable(rules, waiting, active))
 
     going = [run for run in waiting if run.id in released]
-    assert not (going and rules.is_paused)
+    assert not (going and rules.closed)
     if going and rules.max_concurrency is not None:
         assert slots(active) + len(going) <= rules.max_concurrency
     if rules.overlap is not Overlap.ALLOW:
@@ -168,4 +223,4 @@ def test_a_job_with_room_never_leaves_everybody_waiting(
 
     released = releasable(rules, waiting, [])
 
-    assert bool(released) == (bool(waiting) and not rules.is_paused)
+    assert bool(released) == (bool(waiting) and rules.closed is None)

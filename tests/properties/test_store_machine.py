@@ -32,8 +32,15 @@ from rota.domain.gates import SLOT_STATES
 from rota.domain.ids import BackfillId, JobId, RunId, SessionId
 from rota.domain.run import AttemptResult, Run, Trigger
 from rota.domain.spec import Delivery, Overlap, Retry
-from rota.domain.states import LEASED_STATES, TRANSITIONS, WAITING_STATES, RunState, is_final
-from rota.ports.records import Event, RunQuery
+from rota.domain.states import (
+    LEASED_STATES,
+    TRANSITIONS,
+    WAITING_STATES,
+    RunState,
+    is_final,
+    state_after,
+)
+from rota.ports.records import Event, Finished, RunQuery
 from rota.ports.store import Store
 from rota.ports.work import Fence
 from rota.store.postgres.opening import open_postgres
@@ -60,14 +67,6 @@ JOBS: dict[str, dict[str, Any]] = {
 }
 SCHEDULED = ("newest", "every", "latest", "rare", "report")
 STEPS = {(before, after) for (before, _), after in TRANSITIONS.items()}
-STATES = {
-    "run.scheduled": RunState.SCHEDULED,
-    "run.blocked": RunState.BLOCKED,
-    "run.queued": RunState.QUEUED,
-    "run.claimed": RunState.CLAIMED,
-    "run.started": RunState.PROCESSING,
-    "run.unknown": RunState.UNKNOWN,
-}
 NAMES = st.sampled_from(sorted(JOBS))
 PICKS = st.integers(0, 1_000)
 
@@ -267,7 +266,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.scene.finish(session, [fence], result, message="told" if has_steps else "")
         )
 
-        assert finished.accepted == (fence,)
+        assert finished == Finished()
         outcomes = self.lost if result is AttemptResult.LOST else self.ended
         outcomes[fence] = session
 
@@ -279,8 +278,7 @@ class StoreMachine(RuleBasedStateMachine):
 
         finished = self.run(self.scene.finish(session, [fence], result))
 
-        assert bool(finished.accepted) == (fence in self.ended)
-        assert bool(finished.fenced) == (fence in self.lost)
+        assert finished.refused == ((fence,) if fence in self.lost else ())
 
     @precondition(lambda self: self.held and len(self.sessions) > 1)
     @rule(pick=PICKS, thief=PICKS, result=st.sampled_from(AttemptResult))
@@ -290,7 +288,7 @@ class StoreMachine(RuleBasedStateMachine):
 
         finished = self.run(self.scene.finish(self._pick(others, thief), [fence], result))
 
-        assert finished.fenced == (fence,)
+        assert finished.refused == (fence,)
 
     @precondition(lambda self: self.sessions)
     @rule(pick=PICKS)
@@ -347,9 +345,7 @@ class StoreMachine(RuleBasedStateMachine):
         """Every step that was recorded is one of the table."""
         for event in events:
             self.last_event = event.seq
-            state = STATES.get(event.kind)
-            if event.kind in ("run.finished", "run.resolved"):
-                state = RunState(event.data["state"])
+            state = state_after(event)
             for run in event.ids if state else ():
                 assert state is not None
                 before = self.folded.get(run)

@@ -29,13 +29,14 @@ from rota.domain.shape import Placement, Verdict
 from rota.domain.spec import Delivery
 from rota.domain.states import RunState
 from rota.ports.records import Firing, NewRun, Ownership, RunQuery
-from rota.ports.work import Outcome
+from rota.ports.work import MAX_TOTAL, Fence, Report
 from rota.server.dispatcher.desk import Desk
 from rota.server.scheduler.shards import HeldShards
 from rota.store.script import shared_statements
 from rota.store.sqlite import driver
 from rota.store.store import SqlStore
 from rota.worker.attempts import Attempts
+from testkit.builders import outcome, reported
 from testkit.clock import START
 from testkit.universes import Violation, explore, visit
 from testkit.universes import worker as universe_worker
@@ -232,28 +233,27 @@ def retry_at_once(decide: Any, ending: Any, *rest: Any) -> Any:
     return replace(verdict, eligible_at=verdict.eligible_at and ending.now)
 
 
-def say_nothing_of_what_came(monkeypatch: pytest.MonkeyPatch) -> None:
+def claim_that_everything_came(monkeypatch: pytest.MonkeyPatch) -> None:
     beat = Attempts.beat
 
-    def uncounted(attempts: Attempts, stream: int) -> Any:
-        return msgspec.structs.replace(beat(attempts, stream), received=None)
+    def counted_ahead(attempts: Attempts, stream: int) -> Any:
+        return msgspec.structs.replace(beat(attempts, stream), received=MAX_TOTAL)
 
-    monkeypatch.setattr(Attempts, "beat", uncounted)
+    monkeypatch.setattr(Attempts, "beat", counted_ahead)
 
 
 def end_whatever_is_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take a report for one of the attempt at hand, whoever has that."""
     finish = SqlStore.finish
 
-    async def finish_both(
-        store: SqlStore, session: Any, outcomes: Sequence[Outcome], **named: Any
-    ) -> Any:
-        for outcome in outcomes:
-            [run] = await store.runs(RunQuery(ids=[RunId(outcome.run)]))
+    async def finish_both(store: SqlStore, session: Any, report: Report, **named: Any) -> Any:
+        for fence in report.fences():
+            [run] = await store.runs(RunQuery(ids=[RunId(fence.run)]))
             if run.session is not None:
-                at_hand = msgspec.structs.replace(outcome, attempt=run.attempt)
-                await finish(store, run.session, [at_hand])
-        return await finish(store, session, outcomes, **named)
+                at_hand = Fence(run.id, run.attempt)
+                result = next((o.result for o in report.outcomes if o.fence == fence), "COMPLETED")
+                await finish(store, run.session, reported(outcome(at_hand, result)))
+        return await finish(store, session, report, **named)
 
     monkeypatch.setattr(SqlStore, "finish", finish_both)
 
@@ -403,7 +403,7 @@ RULES: Mapping[str, tuple[Break, str]] = {  # how each is taken away, and what t
         replaced(Desk, "never_arrived", lambda _, ours, beat: ours.difference(beat.held)),
         BROKEN,
     ),
-    "work that came is counted": (say_nothing_of_what_came, BROKEN),
+    "work that came is counted": (claim_that_everything_came, BROKEN),
     "work is taken once": (
         replaced(Attempts, "_is_next", lambda *_: True),
         "one attempt began twice",

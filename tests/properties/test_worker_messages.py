@@ -6,6 +6,7 @@ from contextlib import suppress
 from datetime import UTC, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from hypothesis import given
@@ -26,10 +27,10 @@ from rota.domain.spec import (
     Schedule,
     Step,
 )
-from rota.link import grpc_messages as answers
-from rota.link import grpc_messages as requests
+from rota.link import grpc_messages as messages
 from rota.ports.work import (
     MAX_AMOUNT,
+    MAX_FENCE,
     MAX_NUMBER,
     MAX_TOTAL,
     Beat,
@@ -37,12 +38,16 @@ from rota.ports.work import (
     Cancel,
     ChunkMeta,
     Dispatch,
+    EndBatch,
     Fence,
     Hello,
+    Move,
+    Offer,
     Order,
     Outcome,
     OutputChunk,
     Progress,
+    Report,
     ReportAnswer,
     SpecEntry,
     Start,
@@ -51,6 +56,7 @@ from rota.ports.work import (
     Watch,
     Welcome,
     Work,
+    WorkBatch,
 )
 
 NAMES = st.text(
@@ -69,7 +75,8 @@ SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | NUMBERS
 JSON = st.recursive(
     SCALARS, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner), max_leaves=5
 )
-FENCES = st.builds(Fence, NAMES, ATTEMPTS)
+FENCE_NUMBERS = st.integers(0, MAX_FENCE)
+FENCES = st.builds(Fence, NAMES, FENCE_NUMBERS)
 BATCHES = st.lists(FENCES, max_size=3).map(tuple)
 DURATIONS = st.timedeltas(timedelta(0), timedelta(days=400))
 SPECS = st.builds(
@@ -103,14 +110,22 @@ SPECS = st.builds(
 )
 STEP_RESULTS = ["completed", "failed", "timed_out", "cancelled", "skipped"]
 STEPS = st.builds(
-    StepOutcome, TEXTS, st.sampled_from(STEP_RESULTS), CODES, CODES, SECONDS, st.integers(0, 99)
+    StepOutcome,
+    TEXTS,
+    st.sampled_from(STEP_RESULTS),
+    CODES,
+    CODES,
+    SECONDS,
+    st.integers(0, 99),
+    SECONDS,
+    TOTALS,
+    st.just("") | NAMES,
 )
-REPORTED = [result for result in AttemptResult if result is not AttemptResult.LOST]
 OUTCOMES = st.builds(
     Outcome,
     run=NAMES,
-    attempt=ATTEMPTS,
-    result=st.sampled_from(REPORTED).map(str),
+    number=FENCE_NUMBERS,
+    result=st.sampled_from(AttemptResult).map(str),
     started_at=INSTANTS,
     ended_at=INSTANTS,
     exit_code=CODES,
@@ -124,12 +139,29 @@ OUTCOMES = st.builds(
     output_bytes=TOTALS,
     output_lines=TOTALS,
     truncated=st.booleans(),
+    cause=st.just("") | NAMES,
 )
+
+
+@st.composite
+def end_batches(draw: st.DrawFn) -> EndBatch:
+    runs = draw(st.lists(NAMES, max_size=4))
+
+    def column(values: st.SearchStrategy[int]) -> list[int]:
+        return [draw(values) for _ in runs]
+
+    positions = st.sets(st.integers(0, len(runs) - 1)) if runs else st.just(set())
+    outputs = {at: msgspec.json.encode(draw(JSON)).decode() for at in draw(positions)}
+    return EndBatch(
+        runs, column(FENCE_NUMBERS), column(INSTANTS), column(INSTANTS), column(TOTALS), outputs
+    )
+
+
 MILLISECONDS = st.integers(0, 4_102_444_800_000)
 CHUNKS = st.builds(
     OutputChunk,
     NAMES,
-    ATTEMPTS,
+    FENCE_NUMBERS,
     st.builds(ChunkMeta, ATTEMPTS, TOTALS, SHARES, SHARES, MILLISECONDS, MILLISECONDS),
     st.binary(),
 )
@@ -137,7 +169,7 @@ HELLOS = st.builds(
     Hello,
     worker=NAMES,
     pool=NAMES,
-    slots=st.integers(1, requests.MAX_SLOTS),
+    slots=st.integers(1, messages.MAX_SLOTS),
     labels=st.dictionaries(NAMES, st.just("") | NAMES),
     resources=st.dictionaries(NAMES, st.integers(0, MAX_AMOUNT)),
     functions=st.lists(NAMES).map(tuple),
@@ -145,65 +177,80 @@ HELLOS = st.builds(
     version=TEXTS,
     resumes=st.just("") | NAMES,
     succeeds=st.just("") | NAMES,
+    offers=st.lists(st.builds(Offer, NAMES, NAMES, TEXTS), max_size=3).map(tuple),
 )
 WORK = st.builds(
     Work,
     NAMES,
-    ATTEMPTS,
-    NAMES,
-    ATTEMPTS,
+    FENCE_NUMBERS,
+    st.sampled_from(["j_1", "j_2"]),
+    st.integers(1, 2),
     INSTANTS,
     st.none() | st.dictionaries(TEXTS, JSON),
     st.none() | INSTANTS,
 )
+CART_WORK = st.builds(
+    lambda work, cart, item: msgspec.structs.replace(work, cart=cart, item=item),
+    WORK,
+    NAMES,
+    st.none() | NAMES,
+)
+WORK_BATCHES = st.lists(WORK | CART_WORK, max_size=5).map(WorkBatch.of)
 ORDERS = (
     st.builds(
         Dispatch,
-        st.lists(WORK, max_size=3).map(tuple),
+        WORK_BATCHES,
         st.lists(st.builds(SpecEntry, NAMES, ATTEMPTS, SPECS), max_size=3).map(tuple),
         TOTALS,
     )
     | st.builds(Cancel, BATCHES)
     | st.builds(Watch, st.lists(NAMES).map(tuple))
+    | st.builds(Move)
 )
 BOTH_WAYS: dict[str, tuple[Any, Any, Any]] = {
-    "hello": (HELLOS, requests.hello_message, requests.hello_from),
+    "hello": (HELLOS, messages.hello_message, messages.hello_from),
     "beat": (
-        st.builds(Beat, BATCHES, st.booleans(), st.none() | TOTALS, TOTALS),
-        requests.beat_message,
-        requests.beat_from,
+        st.builds(Beat, BATCHES, st.booleans(), TOTALS, TOTALS, TEXTS),
+        messages.beat_message,
+        messages.beat_from,
     ),
-    "start": (
-        st.builds(Start, NAMES, ATTEMPTS, INSTANTS),
-        requests.start_message,
-        requests.start_from,
+    "starts": (
+        st.lists(st.builds(Start, NAMES, FENCE_NUMBERS, INSTANTS), max_size=3),
+        messages.starts_message,
+        messages.starts_from,
     ),
-    "outcome": (OUTCOMES, requests.outcome_message, requests.outcome_from),
-    "chunk": (CHUNKS, requests.chunk_message, requests.chunk_from),
+    "report": (
+        st.builds(Report, end_batches(), st.lists(OUTCOMES, max_size=3).map(tuple)),
+        messages.report_message,
+        messages.report_from,
+    ),
+    "chunk": (CHUNKS, messages.chunk_message, messages.chunk_from),
     "progress": (
-        st.builds(Progress, NAMES, ATTEMPTS, NUMBERS, st.none() | NUMBERS, TEXTS),
-        requests.progress_message,
-        requests.progress_from,
+        st.builds(Progress, NAMES, FENCE_NUMBERS, NUMBERS, st.none() | NUMBERS, TEXTS),
+        messages.progress_message,
+        messages.progress_from,
     ),
     "welcome": (
-        st.builds(Welcome, NAMES, NUMBERS, INSTANTS, STREAMS),
-        answers.welcome_message,
-        answers.welcome_from,
+        st.builds(
+            Welcome, NAMES, NUMBERS, INSTANTS, STREAMS, st.lists(NAMES, max_size=3).map(tuple)
+        ),
+        messages.welcome_message,
+        messages.welcome_from,
     ),
     "beat answer": (
         st.builds(BeatAnswer, st.booleans(), INSTANTS, BATCHES, BATCHES, st.booleans()),
-        answers.beat_answer_message,
-        answers.beat_answer_from,
+        messages.beat_answer_message,
+        messages.beat_answer_from,
     ),
     "start answer": (
         st.builds(StartAnswer, BATCHES, BATCHES, BATCHES),
-        answers.start_answer_message,
-        answers.start_answer_from,
+        messages.start_answer_message,
+        messages.start_answer_from,
     ),
     "report answer": (
         st.builds(ReportAnswer, BATCHES, BATCHES),
-        answers.report_answer_message,
-        answers.report_answer_from,
+        messages.report_answer_message,
+        messages.report_answer_from,
     ),
 }
 
@@ -223,17 +270,15 @@ def test_values_arrive_as_they_were_sent(kind: str, data: st.DataObject) -> None
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (Hello, pb.Hello),
         (Beat, pb.Beat),
-        (Start, pb.Start),
-        (Outcome, pb.Outcome),
+        (Offer, pb.Offer),
         (StepOutcome, pb.StepOutcome),
-        (Progress, pb.Progress),
+        (Report, pb.Report),
         (Welcome, pb.Welcome),
         (BeatAnswer, pb.BeatAnswer),
         (StartAnswer, pb.StartAnswer),
         (ReportAnswer, pb.ReportAnswer),
-        (Work, pb.Work),
+        (Move, pb.Move),
         (SpecEntry, pb.SpecEntry),
     ],
 )
@@ -245,61 +290,84 @@ def test_no_field_of_a_value_is_forgotten(value: Any, message: Any) -> None:
 
 @given(ORDERS)
 def test_orders_arrive_as_they_were_sent(order: Order) -> None:
-    [message] = answers.order_messages(order)
+    [message] = messages.order_messages(order)
 
-    arrived = answers.order_from(pb.FromServer.FromString(message.SerializeToString()))
+    arrived = messages.order_from(pb.FromServer.FromString(message.SerializeToString()))
 
     assert arrived == order
 
 
 def test_a_spec_of_a_later_version_is_left_out_and_nothing_else() -> None:
-    work = Work("r_1", 1, "j_new", 1, 0)
+    batch = WorkBatch.of([Work("r_1", 1, "j_new", 1, 0)])
     spec = SpecEntry("j_1", 1, JobSpec("tidy"))
-    [message] = answers.order_messages(Dispatch((work,), (spec,)))
+    [message] = messages.order_messages(Dispatch(batch, (spec,)))
     message.dispatch.specs.add(
         job_id="j_new", job_version=1, spec_json=b'{"name":"x","type":"quantum"}'
     )
 
-    assert answers.order_from(message) == Dispatch((work,), (spec,))
+    assert messages.order_from(message) == Dispatch(batch, (spec,))
 
 
-def test_a_long_dispatch_travels_in_pieces_specs_first() -> None:
-    inputs = {"blob": "x" * (answers.PIECE // 2)}
-    work = tuple(Work("r_1", number, "j_1", 1, 0, inputs) for number in range(20))
-    spec = SpecEntry("j_1", 1, JobSpec("tidy"))
+def test_a_long_dispatch_travels_in_pieces_specs_first_that_count_on() -> None:
+    inputs = {"blob": "x" * (messages.PIECE // 3)}
+    works = [Work(f"r_{number}", 1, "j_1", 1, 0, inputs) for number in range(20)]
+    specs = tuple(SpecEntry(f"j_{number}", 1, JobSpec("tidy")) for number in range(2))
 
-    parts = list(answers.order_messages(Dispatch(work, (spec,))))
+    parts = list(messages.order_messages(Dispatch(WorkBatch.of(works), specs, first=5)))
 
-    arrived = [answers.order_from(part) for part in parts]
-    assert arrived[0] == Dispatch((), (spec,))
-    assert [item for part in arrived[1:] for item in _work_of(part)] == list(work)
-    assert all(part.ByteSize() <= answers.PIECE + 100 for part in parts)
+    arrived = [messages.order_from(part) for part in parts]
+    assert arrived[0] == Dispatch(WorkBatch(), specs)
+    assert [work for part in arrived[1:] for work in _batch_of(part).works()] == works
+    firsts = [part.first for part in arrived[1:] if isinstance(part, Dispatch)]
+    lengths = [len(_batch_of(part)) for part in arrived[1:]]
+    assert firsts == [5 + sum(lengths[:n]) for n in range(len(lengths))]
+    assert all(part.ByteSize() <= messages.PIECE + 100 for part in parts)
 
 
-def _work_of(order: Order | None) -> tuple[Work, ...]:
+def _batch_of(order: Order | None) -> WorkBatch:
     assert isinstance(order, Dispatch)
-    return order.work
+    return order.batch
 
 
-MESSAGES = st.sampled_from([pb.Hello, pb.Beat, pb.Start, pb.Outcome, pb.OutputChunk, pb.Progress])
-READERS = {
-    pb.Hello: requests.hello_from,
-    pb.Beat: requests.beat_from,
-    pb.Start: requests.start_from,
-    pb.Outcome: requests.outcome_from,
-    pb.OutputChunk: requests.chunk_from,
-    pb.Progress: requests.progress_from,
+READERS: dict[Any, Any] = {
+    pb.Hello: messages.hello_from,
+    pb.Beat: messages.beat_from,
+    pb.Starts: messages.starts_from,
+    pb.Report: messages.report_from,
+    pb.OutputChunk: messages.chunk_from,
+    pb.Progress: messages.progress_from,
 }
+MESSAGES = st.sampled_from(list(READERS))
 
 
 @st.composite
-def any_message(draw: st.DrawFn) -> Any:
-    """A message with every scalar field set to something, sensible or not."""
-    message = draw(MESSAGES)()
+def any_message(draw: st.DrawFn, kinds: st.SearchStrategy[Any] = MESSAGES) -> Any:
+    """A message with any of its fields set to something, sensible or not."""
+    message = draw(kinds)()
     for field in message.DESCRIPTOR.fields:
-        if not field.is_repeated and draw(st.booleans()):
-            setattr(message, field.name, draw(ANYTHING[field.type]))
+        if draw(st.booleans()):
+            _fill(draw, message, field)
     return message
+
+
+def _fill(draw: st.DrawFn, message: Any, field: FieldDescriptor) -> None:
+    place = getattr(message, field.name)
+    if field.message_type is None:
+        values = ANYTHING[field.type]
+        if field.is_repeated:
+            place.extend(draw(st.lists(values, max_size=3)))
+        else:
+            setattr(message, field.name, draw(values))
+    elif field.message_type.GetOptions().map_entry:
+        key, value = field.message_type.fields
+        if value.message_type is None:
+            place.update(
+                draw(st.dictionaries(ANYTHING[key.type], ANYTHING[value.type], max_size=2))
+            )
+    elif field.is_repeated:
+        place.append(draw(any_message(st.just(type(place.add())))))
+    else:
+        place.CopyFrom(draw(any_message(st.just(type(place)))))
 
 
 ANYTHING: dict[int, st.SearchStrategy[Any]] = {  # by the type of the field

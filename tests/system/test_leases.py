@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rota.domain.run import AttemptResult
 from rota.link.local import LocalLink
-from rota.ports.work import Fence, Hello, Outcome, ReportAnswer
+from rota.ports.work import Fence, Hello, Outcome, Report, ReportAnswer
 from rota.runtime.settings import worker_socket
 from rota.sdk.client import Client
 from testkit.checker import check
@@ -221,8 +221,7 @@ class TestLateResults:
 
         answer = asyncio.run(report(rota, told))
 
-        assert answer.fenced == (Fence(run, 1),)
-        assert answer.accepted == ()
+        assert answer == ReportAnswer(refused=(Fence(run, 1),))
         after = rota.client.get_run(run)
         assert (after.state, after.ended_at) == ("COMPLETED", before.ended_at)
         assert after.attempts == before.attempts
@@ -235,7 +234,7 @@ async def report(rota: RotaUp, outcome: Outcome) -> ReportAnswer:
     link = await LocalLink.connect(worker_socket(rota.home))
     try:
         await link.register(Hello("stranger", "nowhere", 1))
-        return await link.report([outcome])
+        return await link.report(Report(outcomes=(outcome,)))
     finally:
         await link.close()
 

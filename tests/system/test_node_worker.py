@@ -34,7 +34,7 @@ from rota.operations.engine import Engine
 from rota.operations.output import follow_run, raw
 from rota.operations.runs import submit_file
 from rota.operations.tokens import authenticate_worker, create_worker_token
-from rota.ports.work import Outcome, ReportAnswer, Start, StartAnswer
+from rota.ports.work import Report, ReportAnswer, Start, StartAnswer
 from rota.queue.local import LocalIdleWorkers
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from rota.server.gateway.rpc.server import serve
@@ -93,14 +93,14 @@ class DisturbedFloor(Floor):
             self.before_start_answer.pop()()
         return answer
 
-    async def report(self, session: str, outcomes: Sequence[Outcome]) -> ReportAnswer:
+    async def report(self, session: str, report: Report) -> ReportAnswer:
         if self.instead_of_report:
             self.instead_of_report.pop()()
             raise Unavailable("not now")
         if self.unanswered_reports:
             self.unanswered_reports -= 1
-            return ReportAnswer()
-        return await super().report(session, outcomes)
+            return ReportAnswer(again=tuple(report.fences()))
+        return await super().report(session, report)
 
 
 @dataclass
@@ -189,7 +189,29 @@ async def test_a_node_worker_executes_steps_and_sends_what_they_print(site: Site
 async def test_a_node_worker_reports_failures(site: Site) -> None:
     run = await site.ended("exit 7")
 
-    assert (run.state, run.exit_code) == (RunState.FAILED, 7)
+    assert (run.state, run.exit_code, run.message) == (RunState.FAILED, 7, "step 1: exit 7")
+
+
+async def test_a_node_worker_stops_a_script_at_the_first_command_that_fails(
+    site: Site, tmp_path: Path
+) -> None:
+    """In /bin/sh, whatever `sh` the PATH of the job has."""
+    other = tmp_path / "sh"
+    other.write_text("#!/bin/sh\nexit 0\n")
+    other.chmod(0o700)
+
+    run = await site.ended('echo "$0"; false; echo later', env=f'{{PATH: "{tmp_path}:/usr/bin"}}')
+
+    assert (run.state, run.exit_code) == (RunState.FAILED, 1)
+    assert await site.printed(run) == b"sh\n"
+
+
+async def test_a_node_worker_offers_the_wall_that_it_has(site: Site) -> None:
+    await site.ended("exit 0")
+
+    [session] = await site.engine.store.sessions(alive_only=True)
+    walls = {offer.name: not offer.reason for offer in session.offers if offer.kind == "wall"}
+    assert walls == {"process": True, "sandbox": False, "container": False}
 
 
 async def test_a_node_worker_sends_long_output_in_chunks(site: Site) -> None:
@@ -231,7 +253,7 @@ async def test_a_node_worker_reports_again_what_was_refused(site: Site) -> None:
     assert (run.state, run.exit_code) == (RunState.FAILED, 3)
 
 
-async def test_a_node_worker_reports_again_what_was_not_answered(site: Site) -> None:
+async def test_a_node_worker_reports_again_what_could_not_be_taken_yet(site: Site) -> None:
     site.floor.unanswered_reports = 2
 
     run = await site.ended("exit 3")
@@ -258,10 +280,18 @@ async def test_a_node_worker_obeys_a_cancel(site: Site, tmp_path: Path) -> None:
     assert (await site.end_of(run)).state is RunState.CANCELLED
 
 
+async def test_a_node_worker_tells_how_far_it_is(site: Site) -> None:
+    run = await site.ended("echo 3/4 copying > $ROTA_PROGRESS")
+
+    assert run.progress == {"done": 3, "total": 4, "message": "copying"}
+
+
 async def test_a_node_worker_ends_what_takes_too_long(site: Site) -> None:
     run = await site.ended("sleep 600", timeout="100ms")
 
-    assert run.state is RunState.TIMED_OUT
+    [attempt] = await site.engine.store.attempts(run.id)
+    assert (run.state, run.message) == (RunState.TIMED_OUT, "step 1: timed out")
+    assert [step.result for step in attempt.steps] == ["timed_out"]
 
 
 async def test_a_node_worker_keeps_its_lease(site: Site) -> None:

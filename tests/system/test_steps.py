@@ -89,8 +89,11 @@ class TestEndings:
     def test_usage_is_measured(self, client: Client) -> None:
         run = execute(client, {"run": "sum(range(3_000_000))", "shell": "python"})
 
-        assert run.attempts[0].cpu_seconds > 0.01
-        assert run.attempts[0].max_memory_bytes > 1_000_000
+        [attempt] = run.attempts
+        [step] = attempt.steps
+        assert attempt.cpu_seconds == step.cpu_seconds > 0.01
+        assert attempt.max_memory_bytes == step.max_memory_bytes > 1_000_000
+        assert step.cause == ""
 
 
 class TestRules:

@@ -21,6 +21,7 @@ ACTS = ("rota trigger", "rota apply")  # typed once; what only looks may need an
 
 # What differs from one time to the next, and what it is compared as.
 CHANGING = (
+    (re.escape(str(ROTA)), ".venv/bin/rota"),
     (r"[rwb]_[0-9a-z]{8,}", "ID"),
     (r"token=\S+", "TOKEN"),
     (r"http://127\.0\.0\.1:\d+", "URL"),
@@ -32,7 +33,7 @@ CHANGING = (
     (r"CLOCK (UTC|[+-]\d\d:\d\d)", "CLOCK"),
     (r"\d+(\.\d+)? (ms|s|m|h|d)( \d\d (s|m|h))?\b", "LENGTH"),
     (r" \(LENGTH\)", ""),  # how long it waited, where that is worth telling
-    (r"(never run|completed \S+ LENGTH ago \S+ CLOCK|completed)$", "LAST"),
+    (r"(never run|completed( \S+)? LENGTH ago( \S+ CLOCK)?|completed)$", "LAST"),
     (r" +", " "),
 )
 

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+from itertools import islice
 from pathlib import Path
 
 from testkit.processes import ROTA, environment, run_rota
@@ -59,5 +60,32 @@ def test_app_that_is_not_there_is_told_before_anything_is_said_to_be_up(home: Pa
     assert ended.returncode == 2
     assert ended.stdout == ""
     assert ended.stderr.splitlines()[0] == (
-        "rota: the app nosuch:app cannot be loaded: ModuleNotFoundError: No module named 'nosuch'"
+        'rota: the app nosuch:app cannot be loaded: there is no module "nosuch"'
     )
+
+
+def test_what_to_type_next_works_as_it_is_printed(home: Path) -> None:
+    folder = home.parent
+    (folder / "shop.yaml").write_text("jobs: [{name: tidy, steps: [{run: 'true'}]}]")
+    words = [str(ROTA), "up", "--apply", "shop.yaml"]
+    elsewhere = {"PATH": os.defpath, "HOME": str(folder)}
+
+    with subprocess.Popen(
+        words, env=environment(home), cwd=folder, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        [told] = islice((line for line in process.stdout if line.startswith("Next, ")), 1)
+        first, _, _ = told.partition(": ")[2].partition("   or   ")
+        listed = subprocess.run(
+            first,
+            shell=True,
+            env=elsewhere,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        process.send_signal(signal.SIGINT)
+
+    assert first.endswith("rota job list")
+    assert "tidy" in listed.stdout, listed.stderr

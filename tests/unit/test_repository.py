@@ -3,13 +3,16 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "rota"
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "_pb2" not in path.name)
+STORE_TESTS = ROOT / "tests" / "conformance" / "store"
 LOCK_FILES = sorted((ROOT / "requirements").glob("*.txt"))
 LONGEST_MODULE = 600
 SHORTEST_CHAPTER = 60  # below that a module needs a second importer, or is one of these few
@@ -100,10 +103,81 @@ def module_of(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
 
 
+def test_tests_of_the_store_are_named_after_its_chapters() -> None:
+    """Or after a chapter and a topic: whoever changes a chapter finds its tests by its name."""
+    chapters = {path.stem for path in (PACKAGE / "store").rglob("*.py")}
+    stories = {"concurrency", "locks", "plans", "pooler", "publishing", "schema"}  # of all chapters
+    names = [path.stem.removeprefix("test_") for path in STORE_TESTS.rglob("test_*.py")]
+
+    assert len(names) > 40
+    assert [name for name in names if not is_named_after(chapters | stories, name)] == []
+
+
+def is_named_after(nouns: set[str], name: str) -> bool:
+    return any(name == noun or name.startswith(f"{noun}_") for noun in nouns)
+
+
 def test_no_module_has_a_name_that_says_nothing() -> None:
     empty_names = {"utils", "common", "helpers", "base", "manager", "core"}
 
     assert [named_after_path(path) for path in MODULES if path.stem in empty_names] == []
+
+
+@pytest.mark.parametrize("part", ["source_modules", "forbidden_modules", "layers"])
+def test_import_contract_names_each_module_once(part: str) -> None:
+    named = [contract.get(part, []) for contract in import_contracts()]
+
+    assert [names for names in named if len(names) > len(set(names))] == []
+
+
+def test_every_script_of_the_store_is_kept_from_knowing_carts() -> None:
+    [contract] = [each for each in import_contracts() if "nothing of carts" in each["name"]]
+    modules = {module_of(path) for path in (PACKAGE / "store").glob("*.py")}
+    # `store` binds all verbs; `jobs` saves the jobs and templates of a file, all or none.
+    may_know = {"rota.store.__init__", "rota.store.store", "rota.store.jobs"}
+
+    assert set(contract["source_modules"]) == modules - may_know - set(
+        contract["forbidden_modules"]
+    )
+
+
+def test_whatever_talks_to_a_database_is_kept_from_knowing_verbs() -> None:
+    [contract] = [each for each in import_contracts() if "know no verbs" in each["name"]]
+    modules = {module_of(path) for path in (PACKAGE / "store").glob("*/*.py")}
+    opens_all = {name for name in modules if name.endswith((".__init__", ".opening"))}
+
+    assert modules - opens_all <= set(contract["source_modules"])
+
+
+def import_contracts() -> list[dict[str, Any]]:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts: list[dict[str, Any]] = settings["tool"]["importlinter"]["contracts"]
+    return contracts
+
+
+def test_no_verb_of_the_store_hides_the_module_it_is_bound_to() -> None:
+    tree = ast.parse((PACKAGE / "store" / "store.py").read_text())
+    [store] = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    imported = {
+        alias.asname or alias.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+    assert imported & names_in(store) == set()
+
+
+def names_in(scope: ast.ClassDef) -> set[str]:
+    bound = {
+        target.id
+        for node in scope.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    methods = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return bound | {node.name for node in scope.body if isinstance(node, methods)}
 
 
 def test_guardian_imports_only_itself_and_the_standard_library() -> None:

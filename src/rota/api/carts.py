@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from rota.api.answers import UNSENT, Answer, Instant, one_of
-from rota.api.runs import RunState
+from rota.api.runs import WAITING_STATES, RunState
 
 FINAL_CART_STATES = frozenset({"COMPLETED", "PARTIAL", "FAILED", "CANCELLED"})
 
@@ -160,6 +160,12 @@ class CartProgress(Answer, frozen=True, kw_only=True):
     done: int = 0  # that have ended, however they did
     open: int = 0
     states: Mapping[ItemState, int] = {}
+    runs: Mapping[RunState, int] = {}  # of the open items, by the states that their runs are in
+
+    @property
+    def waiting(self) -> int:
+        """Number of open items whose run has not started."""
+        return sum(self.runs.get(state, 0) for state in WAITING_STATES)
 
 
 class CartDetail(Cart, frozen=True, kw_only=True):
@@ -253,7 +259,7 @@ class CartPlan(Answer, frozen=True, kw_only=True):
     starts_at: Instant | None = None  # None: at once
 
     def __str__(self) -> str:
-        """`upgrade · 26 items · groups 1, 5, 20 · up to 2 may fail (10%), the 3rd pauses`."""
+        """`upgrade · 26 items · waves 1, 5, 20 · up to 2 may fail (10%), the 3rd pauses`."""
         items = "1 item" if self.items == 1 else f"{self.items:,} items"
         return " · ".join([self.name, items, self._waves, self._allowance])
 
@@ -265,7 +271,7 @@ class CartPlan(Answer, frozen=True, kw_only=True):
             case "parallel":
                 return "all at once"
             case _:
-                return f"groups {self.waves}"
+                return f"waves {self.waves}"
 
     @property
     def _allowance(self) -> str:

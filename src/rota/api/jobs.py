@@ -65,7 +65,7 @@ class Job(Answer, frozen=True, kw_only=True):
     created_by: str = ""
     created_at: Instant = UNSENT
     updated_at: Instant = UNSENT
-    last_state: str | None = None  # None: never run
+    last_state: str | None = None  # of the newest run that runs or has ended; None: never run
     last_ended_at: Instant | None = None
     expected_seconds: float | None = None  # how long a run takes; None: not known yet
     status: JobStatus = ""

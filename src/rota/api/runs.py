@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from rota.api.answers import UNSENT, Answer, Instant, one_of
 
 FINAL_STATES = frozenset({"COMPLETED", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED", "MISSED"})
+WAITING_STATES = frozenset({"SCHEDULED", "BLOCKED", "QUEUED"})  # no worker has it
 
 RunState = Annotated[
     str,
@@ -141,6 +142,9 @@ class Step(Answer, frozen=True, kw_only=True):
     signal: int | None = None
     seconds: float = 0.0
     tries: int = 1
+    cpu_seconds: float = 0.0  # of all tries together
+    max_memory_bytes: int = 0  # of the try that took most
+    cause: str = ""  # what made it end so, if anything special did
 
 
 class OutputSummary(Answer, frozen=True, kw_only=True):
@@ -184,6 +188,15 @@ class RunDetail(Run, frozen=True, kw_only=True):
 
     attempts: tuple[Attempt, ...] = ()
     late_results: tuple[LateResult, ...] = ()
+
+
+class PlannedRun(Answer, frozen=True, kw_only=True):
+    """A run that a trigger would make."""
+
+    job: str
+    inputs: Mapping[str, Any] | None = None  # with the job's defaults; None: it takes none
+    at: Instant | None = None  # not before; None: at once
+    priority: int = 5
 
 
 class Batch(Answer, frozen=True, kw_only=True):

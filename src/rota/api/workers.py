@@ -13,6 +13,14 @@ WorkerState = Annotated[
 ServerState = Annotated[str, one_of("Whether a server works.", "alive", "stopping", "gone")]
 
 
+class Offer(Answer, frozen=True, kw_only=True):
+    """Something that a worker tried at its start, and whether it has it."""
+
+    kind: str  # type (of jobs), wall or capability
+    name: str = ""
+    reason: str = ""  # why it does not have it; empty: it has it
+
+
 class Worker(Answer, frozen=True, kw_only=True):
     """A live or past presence of a worker."""
 
@@ -26,6 +34,8 @@ class Worker(Answer, frozen=True, kw_only=True):
     resources: Mapping[str, str] = {}  # what it offers, as job files write it: 4, 0.5, 8GiB
     used: Mapping[str, str] = {}  # what the attempts it holds take of these
     functions: tuple[str, ...] = ()
+    offers: tuple[Offer, ...] = ()  # by its latest hello
+    trouble: str = ""  # what it cannot do at present, in its own words; empty: nothing
     guard_mode: str = ""
     version: str = ""
     server: str = ""  # id of the one it talks to

@@ -77,6 +77,7 @@ class FileBlobs:
     def _put(self, path: Path, data: bytes) -> None:
         if not path.is_file():
             aside = self._root / _INCOMING / f"{next(self._names)}"
+            # Synced before it gets its name: after a crash a name must not stand for half a blob.
             try:
                 _write_durably(aside, data)
                 _make_folder(path.parent)

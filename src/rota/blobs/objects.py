@@ -193,6 +193,7 @@ class ObjectBlobs:
         segments_of(key)
         async with self._asking(key):
             found = await obstore.get_async(self._store, key)
+        # A second span of time: how much the bytes may take is known only with their size.
         async with self._asking(key, found.meta["size"]):
             return bytes(await found.bytes_async())
 
@@ -222,6 +223,7 @@ class ObjectBlobs:
 
     async def _keys(self, prefix: str) -> Sequence[str]:
         """Return the key of that name and those below it, sorted: no store promises an order."""
+        # A listing has only what is below a name, not the object of that very name.
         keys = {prefix} if await self._has(prefix) else set()
         pages = obstore.list(self._store, prefix, chunk_size=_PAGE)
         while True:

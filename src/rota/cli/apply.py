@@ -181,7 +181,7 @@ def _ask(
 ) -> Answered[Plan]:
     call = Client.apply(
         source.text,
-        name=source.stem,
+        name=source.set_name,
         plan=plan,
         prune=choices.prune,
         if_match=choices.if_match,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from rota.api.carts import CartDetail, CommandedCart
+from rota.api.carts import Cart, CartDetail, CommandedCart
 from rota.cli.cart_views import actions, standing
 from rota.cli.failures import counted
 from rota.cli.options import DESTROYING, WRITING, Destroying, Writing
@@ -21,18 +21,23 @@ from rota.sdk.carts import Select
 from rota.sdk.client import Client
 from rota.sdk.exchange import Call
 
+app = App()  # a part of `rota cart`
+
 _Page = Callable[[Terminal, CommandedCart], None]
 _FAILED = ("FAILED", "TIMED_OUT")
 
 
+@app.command
 def pause(cart: CartReference, /, *, writing: Writing = WRITING) -> None:
     """Start nothing more of a cart; what is running goes on to its end."""
     with writing.connect() as client:
         found = find_cart(client, cart)
-        _rehearse(writing, found, "pause", changes=found.state != "PAUSED")
-        _steer(writing, client, Client.pause_cart(found.id))
+        call = Client.pause_cart(found.id)
+        _rehearse_call(writing, client, call, "pause")
+        _steer(writing, client, call)
 
 
+@app.command
 def resume(
     cart: CartReference,
     /,
@@ -46,12 +51,13 @@ def resume(
     with writing.connect() as client:
         found = find_cart(client, cart)
         how = "" if allow is None else f", so that {allow} may fail"
-        changes = found.state == "PAUSED" or allow is not None
-        _rehearse(writing, found, "resume", how, changes=changes)
         share = None if allow is None else _share(allow)
-        _steer(writing, client, Client.resume_cart(found.id, allow=share))
+        call = Client.resume_cart(found.id, allow=share)
+        _rehearse_call(writing, client, call, "resume", how)
+        _steer(writing, client, call)
 
 
+@app.command
 def approve(
     cart: CartReference,
     /,
@@ -68,11 +74,12 @@ def approve(
         if wave is None and found.gate is not None:
             wave = found.gate.wave
         name = "the next wave" if wave is None else f"wave {wave}"
-        _rehearse(writing, found, f"approve {name} of")
-        page = partial(_write_approved, wave=name)
-        _steer(writing, client, Client.approve_cart(found.id, wave=wave), page)
+        call = Client.approve_cart(found.id, wave=wave)
+        _rehearse_call(writing, client, call, f"approve {name} of")
+        _steer(writing, client, call, partial(_write_approved, wave=name))
 
 
+@app.command
 def cancel(
     cart: CartReference,
     /,
@@ -88,13 +95,13 @@ def cancel(
         left = found.pending + found.open
         running = "goes on to its end" if let_running_finish else "is stopped"
         how = f": {counted(left, 'item')} not ended, what runs {running}"
-        _rehearse(destroying, found, "cancel", how)
+        call = Client.cancel_cart(found.id, running="finish" if let_running_finish else "stop")
+        _rehearse_call(destroying, client, call, "cancel", how)
         if left > MANY:
             question = f"cancel {found.id} with {left:,} items that have not ended?"
             destroying.terminal().confirm(
                 question, yes=destroying.yes, otherwise="add --yes to do it"
             )
-        call = Client.cancel_cart(found.id, running="finish" if let_running_finish else "stop")
         _steer(destroying, client, call)
 
 
@@ -142,6 +149,7 @@ class Selection:
 _NOTHING = Selection()
 
 
+@app.command
 def retry(
     cart: CartReference, /, *, selection: Selection = _NOTHING, destroying: Destroying = DESTROYING
 ) -> None:
@@ -218,6 +226,7 @@ class Changes:
 _AS_IT_IS = Changes()
 
 
+@app.command
 def edit(
     cart: CartReference, /, *, changes: Changes = _AS_IT_IS, writing: Writing = WRITING
 ) -> None:
@@ -238,16 +247,25 @@ def edit(
         _steer(writing, client, call, _write_edited)
 
 
-VERBS = (pause, resume, approve, cancel, retry, edit)
-
-
 def _rehearse(
-    writing: Writing, cart: CartDetail, what: str, how: str = "", *, changes: bool = True
+    writing: Writing, cart: Cart, what: str, how: str = "", *, changes: bool = True
 ) -> None:
     """With `--dry-run`, end the command here with what it would do."""
     if writing.dry_run:
         would = f"would {what} {cart.id} ({cart.name}), {cart.state.lower()} now{how}"
         writing.rehearse(would, changes=changes)
+
+
+def _rehearse_call(
+    writing: Writing, client: Client, call: Call[CommandedCart], what: str, how: str = ""
+) -> None:
+    """With `--dry-run`, ask the server what this call would do, and end the command here."""
+    if not writing.dry_run:
+        return
+    cart = client.send(call.with_query(plan=True))
+    if not cart.changed:
+        writing.rehearse(f"nothing to do: {cart.id} is {standing(cart)} already", changes=False)
+    _rehearse(writing, cart, what, how)
 
 
 def _write_state(terminal: Terminal, cart: CommandedCart) -> None:

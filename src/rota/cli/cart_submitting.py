@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
@@ -16,7 +17,7 @@ from rota.cli import times
 from rota.cli.cart_views import plan_lines, write_planned
 from rota.cli.failures import FileRefused, counted
 from rota.cli.files import NamedText, nearest_file, read_text
-from rota.cli.options import Destroying, Duration, Format, Instant, Remote, absolute
+from rota.cli.options import Destroying, Duration, Format, Instant, Remote, take_time
 from rota.cli.printing import print_one
 from rota.cli.references import Answered, ask
 from rota.cli.terminal import MANY, CommandFailed, Exit, Rehearsed, Terminal, inert
@@ -43,7 +44,7 @@ class Wanted:
     choice: str | None = None  # of several carts of a file
     inputs: Mapping[str, str] = field(default_factory=dict)  # for every item
     at: str | None = None  # as it was written
-    starts_at: str | None = None  # the same with its offset
+    starts_at: datetime | None = None  # what that means
     key: str | None = None
 
     @property
@@ -246,7 +247,7 @@ class Choices:
 
     def wanted(self, cart: str, key: str | None = None) -> Wanted:
         inputs = dict(_pair(text) for text in self.set)
-        starts_at = self.at and absolute(self.at)
+        starts_at = take_time(self.at, ahead=True).at
         return Wanted(cart, self.cart, inputs, self.at, starts_at, key)
 
 
@@ -313,8 +314,8 @@ def _has_consent(
     _tell_plan(terminal, plan)
     if options.yes or (not terminal.has_person and plan.items <= MANY):
         return False
-    at = source.wanted.at
-    question = "start now?" if at is None else f"start at {inert(at)}?"
+    at = source.wanted.starts_at
+    question = "start now?" if at is None else f"start at {times.absolute(at)}?"
     if not terminal.has_person:
         question = f"start {counted(plan.items, 'item')} of cart {inert(plan.name)}?"
     terminal.confirm(question, yes=False, otherwise="look with rota cart plan, then add --yes")

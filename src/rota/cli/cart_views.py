@@ -217,7 +217,13 @@ def _end(cart: CartDetail, present: datetime) -> str:
     return "" if cart.is_settled or not cart.between.approve else "after approval"
 
 
-def _counts(cart: Cart) -> str:
+def _open_runs(cart: CartDetail) -> str:
+    """Return ` (1 processing, 2 blocked)`: open does not mean that it runs."""
+    runs = [f"{count:,} {state.lower()}" for state, count in cart.progress.runs.items()]
+    return f" ({', '.join(runs)})" if runs else ""
+
+
+def _counts(cart: CartDetail) -> str:
     counts = {
         "completed": cart.completed,
         "failed": cart.failed,
@@ -226,7 +232,8 @@ def _counts(cart: Cart) -> str:
         "open": cart.open,
         "pending": cart.pending,
     }
-    parts = [f"{count:,} {state}" for state, count in counts.items() if count]
+    said = {"open": _open_runs(cart)}
+    parts = [f"{count:,} {state}{said.get(state, '')}" for state, count in counts.items() if count]
     return f"{cart.items:,}: {', '.join(parts)}" if parts else f"{cart.items:,}"
 
 

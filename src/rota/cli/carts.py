@@ -29,72 +29,8 @@ from rota.cli.terminal import Exit, Rehearsed, Terminal, inert
 from rota.cli.watching import watch_cart
 from rota.sdk.client import Client
 
-TEMPLATES: ListView[CartTemplate] = ListView(
-    columns=(
-        Column("NAME", lambda template: template.name),
-        Column("NEXT", lambda template: times.moment(template.next_at, times.now())),
-        Column("DOES", lambda template: template.words or "cannot be read by this server"),
-        Column("SET", lambda template: template.set_name, only_wide=True),
-        Column("BY", lambda template: template.updated_by, only_wide=True),
-    ),
-    name=lambda template: template.name,
-    empty="no carts are defined; define those of a job file with: rota apply FILE",
-)
-
-
-def templates(*, limit: AtMost = 100, remote: Remote = REMOTE) -> None:
-    """List the carts that were applied, which rota cart submit starts by name."""
-    with remote.connect() as client:
-        listing = ask_list(client, Client.list_cart_templates(), limit=limit)
-    print_list(remote, listing, TEMPLATES)
-
-
-def delete(
-    cart: Annotated[str, Parameter(name="NAME", help="A cart that was applied.")],
-    /,
-    *,
-    destroying: Destroying = DESTROYING,
-) -> None:
-    """Delete the definition of a cart; what was submitted goes on."""
-    terminal = destroying.terminal()
-    with destroying.connect() as client:
-        found = client.get_cart_template(cart)
-        if destroying.dry_run:
-            destroying.rehearse(f"would delete the definition of cart {found.name}")
-        question = f"delete the definition of cart {inert(found.name)}?"
-        terminal.confirm(question, yes=destroying.yes, otherwise="add --yes to do it")
-        client.delete_cart_template(found.name, if_match=found.etag or None)
-    terminal.tell(f"deleted the definition of cart {inert(found.name)}")
-
-
-def rollback(cart: CartReference, /, *, destroying: Destroying = DESTROYING) -> None:
-    """Undo what a stopped cart has done, by its rollback job, the last wave first."""
-    terminal = destroying.terminal()
-    with destroying.connect() as client:
-        found = find_cart(client, cart)
-        plan = client.plan_rollback(found.id)
-        for line in plan_lines(plan):
-            terminal.tell(line)
-        if found.state == "PAUSED":
-            terminal.tell(f"{found.id} is paused; this cancels it")
-        if destroying.dry_run:
-            raise Rehearsed(changes=plan.items > 0)
-        question = f"roll back {counted(plan.items, 'item')} of {found.id} ({inert(found.name)})?"
-        terminal.confirm(question, yes=destroying.yes, otherwise="add --yes to do it")
-        undoing = ask(client, Client.rollback_cart(found.id))
-    print_one(destroying, undoing, name=lambda cart: cart.id, page=_write_undoing)
-
-
-def _write_undoing(terminal: Terminal, cart: Cart) -> None:
-    items = counted(cart.items, "item")
-    terminal.write(f"cart {cart.id} {cart.state.lower()} · {inert(cart.name)} · {items}")
-    terminal.tell(f"rota cart watch {cart.id}")
-
-
-VERBS = (templates, delete, rollback)
-
-
 app = App(name="cart", help="Submit, watch, pause, retry … carts: ordered rollouts.")
+app.command(cart_steering.app, name="*")  # its commands become those of this app
 
 _FAILED = ("FAILED", "TIMED_OUT")
 
@@ -222,5 +158,66 @@ def events(cart: CartReference, /, *, limit: AtMost = 100, remote: Remote = REMO
     print_list(remote, listing, EVENTS)
 
 
-for _verb in (*cart_steering.VERBS, *VERBS):
-    app.command(_verb)
+TEMPLATES: ListView[CartTemplate] = ListView(
+    columns=(
+        Column("NAME", lambda template: template.name),
+        Column("NEXT", lambda template: times.moment(template.next_at, times.now())),
+        Column("DOES", lambda template: template.words or "cannot be read by this server"),
+        Column("SET", lambda template: template.set_name, only_wide=True),
+        Column("BY", lambda template: template.updated_by, only_wide=True),
+    ),
+    name=lambda template: template.name,
+    empty="no carts are defined; define those of a job file with: rota apply FILE",
+)
+
+
+@app.command
+def templates(*, limit: AtMost = 100, remote: Remote = REMOTE) -> None:
+    """List the carts that were applied, which rota cart submit starts by name."""
+    with remote.connect() as client:
+        listing = ask_list(client, Client.list_cart_templates(), limit=limit)
+    print_list(remote, listing, TEMPLATES)
+
+
+@app.command
+def delete(
+    cart: Annotated[str, Parameter(name="NAME", help="A cart that was applied.")],
+    /,
+    *,
+    destroying: Destroying = DESTROYING,
+) -> None:
+    """Delete the definition of a cart; what was submitted goes on."""
+    terminal = destroying.terminal()
+    with destroying.connect() as client:
+        found = client.get_cart_template(cart)
+        if destroying.dry_run:
+            destroying.rehearse(f"would delete the definition of cart {found.name}")
+        question = f"delete the definition of cart {inert(found.name)}?"
+        terminal.confirm(question, yes=destroying.yes, otherwise="add --yes to do it")
+        client.delete_cart_template(found.name, if_match=found.etag or None)
+    terminal.tell(f"deleted the definition of cart {inert(found.name)}")
+
+
+@app.command
+def rollback(cart: CartReference, /, *, destroying: Destroying = DESTROYING) -> None:
+    """Undo what a stopped cart has done, by its rollback job, the last wave first."""
+    terminal = destroying.terminal()
+    with destroying.connect() as client:
+        found = find_cart(client, cart)
+        plan = client.plan_rollback(found.id)
+        for line in plan_lines(plan):
+            terminal.tell(line)
+        if found.state == "PAUSED":
+            terminal.tell(f"{found.id} is paused; this cancels it")
+        if destroying.dry_run:
+            raise Rehearsed(changes=plan.items > 0)
+        question = f"roll back {counted(plan.items, 'item')} of {found.id} ({inert(found.name)})?"
+        terminal.confirm(question, yes=destroying.yes, otherwise="add --yes to do it")
+        undoing = ask(client, Client.rollback_cart(found.id))
+    print_one(destroying, undoing, name=lambda cart: cart.id, page=_write_undoing)
+
+
+def _write_undoing(terminal: Terminal, cart: Cart) -> None:
+    items = counted(cart.items, "item")
+    terminal.write(f"cart {cart.id} {cart.state.lower()} · {inert(cart.name)} · {items}")
+    terminal.tell(f"rota cart watch {cart.id}")

@@ -184,6 +184,7 @@ def crontab(
     tz: Annotated[
         str | None, Parameter(name="--tz", help="Time zone of the crontab. Default: this host's.")
     ] = None,
+    force: Annotated[bool, Parameter(help="Replace the file of -o if it is there.")] = False,
     system: Annotated[
         bool | None,
         Parameter(
@@ -193,20 +194,46 @@ def crontab(
     ] = None,
 ) -> Exit:
     """Turn a crontab into a job file; lines that cannot be taken over are told."""
+    zone = _zone_of_crontab(tz)
+    if out is not None and not force:
+        _refuse_existing(out)
     source = read_text(file)
     terminal = Display().terminal()
-    imported = import_crontab(source.text, timezone=tz or host_timezone(), system=system)
+    imported = import_crontab(source.text, timezone=zone, system=system)
+    label = "left out: " if imported.jobs else ""
     for problem in imported.problems:
-        terminal.tell(describe_problem(problem, file=source.label, error_label="left out: "))
-    if out is None:
+        terminal.tell(describe_problem(problem, file=source.label, error_label=label))
+    wrong = sum(not problem.warning for problem in imported.problems)
+    if not imported.jobs:
+        found = f"{counted(wrong, 'line')} cannot be" if wrong else "there is no line to be"
+        terminal.tell(f"nothing was imported: {found} taken over")
+    elif out is None:
         terminal.write(imported.text.removesuffix("\n"))
     else:
         _write(out, imported.text)
         terminal.tell(f"wrote {out} · look at it, then: rota apply {out} --plan")
-    left_out = sum(not problem.warning for problem in imported.problems)
-    if left_out:
-        terminal.tell(f"{counted(left_out, 'line')} left out")
-    return Exit.INVALID_FILE if left_out else Exit.DONE
+    if wrong and imported.jobs:
+        terminal.tell(f"{counted(wrong, 'line')} left out")
+    return Exit.INVALID_FILE if wrong else Exit.DONE
+
+
+def _zone_of_crontab(given: str | None) -> str:
+    """Return the zone of the crontab's times; refuse one that the tz database does not have."""
+    name = host_timezone() if given is None else given
+    try:
+        offline.require_zone(name)
+    except ValueError as error:
+        place, hint = "--tz", ""
+        if given is None:
+            place, hint = "the zone of this machine", "name that of the crontab: --tz Europe/Berlin"
+        raise CommandFailed(f"{place}: {error}", code=Exit.USAGE, hint=hint) from error
+    return name
+
+
+def _refuse_existing(path: Path) -> None:
+    if path.is_file():  # not a device such as /dev/stdout
+        hint = "choose another name, or replace it with --force"
+        raise CommandFailed(f"{path} is already there", code=Exit.CONFLICT, hint=hint)
 
 
 def _write(path: Path, text: str) -> None:

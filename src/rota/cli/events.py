@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Annotated
 
 from cyclopts import App, Parameter
+from cyclopts.validators import Number
 from msgspec.json import encode
 
 from rota.cli import times
-from rota.cli.options import REMOTE, AtMost, Format, Remote
+from rota.cli.options import REMOTE, Format, Remote, WholeNumber
 from rota.cli.printing import Column, ListView, print_list, short_ids
-from rota.cli.references import ask_list
+from rota.cli.references import Listing, ask_list
 from rota.cli.terminal import inert, inert_json
 from rota.sdk.answers import Event
 from rota.sdk.client import Client
 
 _MOST_NAMED = 3
 _LATEST = 20  # events shown without a position
+_PAST_ONE = 100  # events shown past one
+_MOST = 100_000
 
 app = App(name="events", help="What happened, as it happens.")
 
@@ -86,17 +90,41 @@ def tail(
     follow: Annotated[
         bool, Parameter(name=["--follow", "-f"], help="Stay for events to come.")
     ] = False,
-    limit: AtMost = 100,
+    limit: Annotated[
+        WholeNumber | None,
+        Parameter(
+            name=["--limit", "-n"],
+            validator=Number(gte=1, lte=_MOST),
+            help="How many at most. Default: the latest 20; with --after 100.",
+        ),
+    ] = None,
     remote: Remote = REMOTE,
 ) -> None:
     """Print the latest events, or those past one, oldest first."""
     with remote.connect() as client:
         if follow:
-            _print_live(remote, client.follow_events(after=after))
+            _follow(client, remote, after, limit or _LATEST)
             return
-        latest = min(limit, _LATEST) if after is None else None
-        listing = ask_list(client, Client.list_events(after=after, tail=latest), limit=limit)
+        if after is None:
+            listing = _latest(client, limit or _LATEST)
+        else:
+            listing = ask_list(client, Client.list_events(after=after), limit=limit or _PAST_ONE)
     print_list(remote, listing, EVENTS)
+
+
+def _latest(client: Client, count: int) -> Listing[Event]:
+    listing = ask_list(client, Client.list_events(tail=count), limit=count)
+    return replace(listing, next_cursor=None)  # what came meanwhile is not asked for
+
+
+def _follow(client: Client, remote: Remote, after: int | None, count: int) -> None:
+    """Print events as they come; without a position, first the latest that there are."""
+    position: int | str | None = after
+    if position is None:
+        latest = _latest(client, count).items
+        _print_live(remote, latest)
+        position = latest[-1].id if latest else 0
+    _print_live(remote, client.follow_events(after=position))
 
 
 def _print_live(remote: Remote, events: Iterable[Event]) -> None:

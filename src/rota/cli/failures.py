@@ -11,6 +11,7 @@ from rota.sdk import errors
 
 _EXITS: tuple[tuple[type[errors.RotaApiError], Exit], ...] = (
     (errors.Unreachable, Exit.UNREACHABLE),
+    (errors.NotRota, Exit.UNREACHABLE),
     (errors.Unavailable, Exit.UNREACHABLE),
     (errors.Invalid, Exit.USAGE),
     (errors.Denied, Exit.DENIED),

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rota.cli.failures import FileRefused
 from rota.cli.terminal import CommandFailed, Exit
-from rota.sdk.app import load_app
+from rota.sdk.app import explain_import, is_not_there, load_app
 
 STANDARD_INPUT = "-"
 _STANDARD_INPUT_LABEL = "<stdin>"
@@ -23,10 +22,15 @@ class NamedText:
     """Content of a file, with its name."""
 
     label: str  # how messages call it
-    stem: str  # the set's name, unless the file has one
+    stem: str  # the file's name without its ending
     text: str
     has_lines: bool = True  # that people can look up
     items: tuple[Mapping[str, object], ...] = ()  # of the files that its carts name
+
+    @property
+    def set_name(self) -> str | None:
+        """Return the set's name, unless the text has one; None: a pipe has no name."""
+        return None if self.argument == STANDARD_INPUT else self.stem
 
     @property
     def argument(self) -> str:
@@ -91,7 +95,9 @@ def _items(source: NamedText, folder: Path) -> Iterator[Mapping[str, object]]:
 
 
 _HINT = "--app MODULE:app names a variable of a module here or of an installed package"
-_LOAD = "import sys; from rota.sdk.app import load_app; load_app(sys.argv[1])"
+_MEND = "mend the module; the whole trace: python -c 'import {module}'"
+_TRY = "import sys; from rota.sdk.app import try_app; sys.exit(try_app(sys.argv[1]))"
+_NOT_THERE = 2  # how `try_app` ends where the reference is wrong, not the code
 _LOAD_SECONDS = 60  # as long as a worker waits for it
 
 
@@ -101,13 +107,11 @@ def read_app(reference: str) -> NamedText:
     try:
         app = load_app(reference)
         text = json.dumps({"set": app.name, "jobs": app.documents()})
-    except Exception as error:
-        told = traceback.format_exception_only(error)[-1].strip()
-        raise CommandFailed(
-            f"{reference} cannot be used: {told}",
-            code=Exit.INVALID_FILE,
-            hint=_HINT,
-        ) from error
+    except (Exception, SystemExit) as error:
+        told = explain_import(reference, error)
+        failure = _unloadable(reference, told, is_there=not is_not_there(reference, error))
+        failure.code = Exit.INVALID_FILE
+        raise failure from error
     return NamedText(reference, app.name, text, has_lines=False)
 
 
@@ -115,7 +119,7 @@ def require_app(reference: str) -> None:
     """Import an app in another process, to see whether a worker could: a server never does."""
     try:
         ended = subprocess.run(
-            [sys.executable, "-c", _LOAD, reference],
+            [sys.executable, "-c", _TRY, reference],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -125,15 +129,18 @@ def require_app(reference: str) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise _unloadable(reference, f"importing it takes over {_LOAD_SECONDS} s") from None
+        told = f"importing it takes over {_LOAD_SECONDS} s"
+        raise _unloadable(reference, told, is_there=True) from None
     if ended.returncode != 0:
-        told = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
-        raise _unloadable(reference, told[-1])
+        told = (ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"])[-1]
+        raise _unloadable(reference, told, is_there=ended.returncode != _NOT_THERE)
 
 
-def _unloadable(reference: str, told: str) -> CommandFailed:
-    message = f"the app {reference} cannot be loaded: {told}"
-    return CommandFailed(message, code=Exit.USAGE, hint=_HINT)
+def _unloadable(reference: str, told: str, *, is_there: bool) -> CommandFailed:
+    """Build the failure: wrong usage if there is no such app, a bad file if its code fails."""
+    hint = _MEND.format(module=reference.partition(":")[0]) if is_there else _HINT
+    code = Exit.INVALID_FILE if is_there else Exit.USAGE
+    return CommandFailed(f"the app {reference} cannot be loaded: {told}", code=code, hint=hint)
 
 
 def _import_from_current_folder() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -19,7 +19,7 @@ from rota.api.forecasts import (
     SlowRun,
 )
 from rota.cli import times
-from rota.cli.options import REMOTE, AtMost, Remote
+from rota.cli.options import REMOTE, AtMost, Duration, Remote
 from rota.cli.printing import Column, print_one, write_table
 from rota.cli.references import ask, complete_jobs
 from rota.cli.terminal import Terminal, inert
@@ -209,11 +209,19 @@ def _guessed(jobs: Sequence[JobForecast]) -> str:
     return "" if not count else "1 job is" if count == 1 else f"{count:,} jobs are"
 
 
+_DAY = timedelta(days=1)
+
+
 def forecast(
     *,
     for_: Annotated[
-        str, Parameter(name="--for", metavar="TIME", help="How far to look: 5m, 24h, at most 7d.")
-    ] = "24h",
+        Duration,
+        Parameter(
+            name="--for",
+            help="How far to look: 5m, 24h, at most 7d. Default: 24h.",
+            show_default=False,
+        ),
+    ] = _DAY,
     resource: Annotated[
         str | None,
         Parameter(

@@ -44,6 +44,12 @@ def _last(job: Job) -> str:
     return f"{job.last_state.lower()} {times.relative(job.last_ended_at, times.now())}"
 
 
+def _short_last(job: Job) -> str:
+    if job.last_state is None or job.last_ended_at is None:
+        return _last(job)
+    return f"{job.last_state.lower()} {times.ago(job.last_ended_at, times.now())}"
+
+
 def _labels(job: Job) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(job.labels.items())) or _NOTHING
 
@@ -52,7 +58,7 @@ JOBS: ListView[Job] = ListView(
     columns=(
         Column("NAME", lambda job: job.name, is_whole=True),
         Column("STATUS", lambda job: job.status),
-        Column("SCHEDULE", _words),
+        Column("SCHEDULE", _words, is_note=True),
         Column(
             "NEXT",
             _next,
@@ -61,7 +67,7 @@ JOBS: ListView[Job] = ListView(
                 lambda job: times.distance(job.next_at, times.now()),
             ],
         ),
-        Column("LAST", _last),
+        Column("LAST", _last, narrower=[_short_last]),
         Column("ID", lambda job: job.id, is_whole=True, only_wide=True),
         Column("VERSION", lambda job: str(job.version), only_wide=True),
         Column("OWNER", lambda job: job.owner or _NOTHING, only_wide=True),
@@ -82,17 +88,36 @@ def span(first: datetime, last: datetime) -> str:
     return f"{times.absolute(first)} … {times.absolute(last)}"
 
 
+def _short_span(first: datetime, last: datetime) -> str:
+    """Format a range over several days to the minute, and its zone once."""
+    begin, end = times.here(first), times.here(last)
+    if begin.date() == end.date() or begin.tzname() != end.tzname():
+        return span(first, last)
+    return f"{begin:%Y-%m-%d %H:%M} … {end:%Y-%m-%d %H:%M} {times.zone_mark(last)}"
+
+
 def _cause(entry: LedgerEntry) -> str:
-    backfilled = f"backfilled by {', '.join(entry.backfilled_by)}" if entry.backfilled_by else ""
-    return ", ".join(text for text in (entry.cause, backfilled) if text) or _NOTHING
+    return ", ".join(text for text in (entry.cause, _backfilled(entry)) if text) or _NOTHING
+
+
+def _backfilled(entry: LedgerEntry) -> str:
+    """Return who made up for a due time, without the run that has its own column."""
+    others = [run for run in entry.backfilled_by if run != entry.run]
+    if others:
+        return f"backfilled by {', '.join(others)}"
+    return "backfilled" if entry.backfilled_by else ""
 
 
 LEDGER: ListView[LedgerEntry] = ListView(
     columns=(
-        Column("DUE", lambda entry: span(entry.first, entry.last)),
+        Column(
+            "DUE",
+            lambda entry: span(entry.first, entry.last),
+            narrower=[lambda entry: _short_span(entry.first, entry.last)],
+        ),
         Column("COUNT", lambda entry: f"{entry.count:,}"),
         Column("STATE", lambda entry: entry.state.lower(), is_state=True),
-        Column("CAUSE", _cause),
+        Column("CAUSE", _cause, is_note=True),
         Column("RUN", lambda entry: entry.run or _NOTHING, is_id=True),
     ),
     name=lambda entry: entry.run or times.absolute(entry.first),
@@ -100,7 +125,17 @@ LEDGER: ListView[LedgerEntry] = ListView(
 )
 
 
-LEDGER_OF_RANGE = replace(LEDGER, empty="no due times in this range")
+def ledger_of(first: datetime | None, last: datetime | None) -> ListView[LedgerEntry]:
+    """Return the view of a range; where it has no due times, the range as it was taken is told."""
+    if first is None and last is None:
+        return LEDGER
+    return replace(LEDGER, empty=f"no due times {range_words(first, last)}")
+
+
+def range_words(first: datetime | None, last: datetime | None) -> str:
+    """Format `from 2026-03-01 12:00:00 UTC to 2026-03-02 12:00:00 UTC`, or what is given of it."""
+    ends = (("from", first), ("to", last))
+    return " ".join(f"{word} {times.absolute(at)}" for word, at in ends if at is not None)
 
 
 def _status(job: Job, present: datetime) -> str:
@@ -129,7 +164,8 @@ def write_skip(terminal: Terminal, job: MovedJob) -> None:
 
 def write_moved(terminal: Terminal, job: MovedJob, done: str) -> None:
     """Print that a job was paused, resumed, …, and what that left out."""
-    terminal.tell(f"{done} job {inert(job.name)}")
+    until = f" until {times.absolute(job.paused_until)}" if job.paused_until else ""
+    terminal.tell(f"{done} job {inert(job.name)}{until}")
     left_out = sum(stretch.count for stretch in job.answered if stretch.state == "SKIPPED")
     if left_out:
         since = job.answered[0].first.isoformat().replace("+00:00", "Z")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ from cyclopts import App, Parameter
 
 from rota.api.limits import Limit, Resource
 from rota.cli import times
-from rota.cli.job_views import JOBS, LEDGER, LEDGER_OF_RANGE, write_job, write_moved, write_skip
+from rota.cli.job_views import JOBS, ledger_of, write_job, write_moved, write_skip
 from rota.cli.options import (
     DESTROYING,
     REMOTE,
@@ -22,6 +23,7 @@ from rota.cli.options import (
     Instant,
     Remote,
     Writing,
+    take_time,
 )
 from rota.cli.printing import print_data, print_list, print_one
 from rota.cli.references import JobReference, JobReferences, ask, ask_list, job_named
@@ -139,9 +141,9 @@ def pause(
     """
     if until is not None and lasting is not None:
         raise CommandFailed("give either --until or --for", code=Exit.USAGE)
-    moves_end = until is not None or lasting is not None
-    pausing = partial(Client.pause_job, until=until, lasting=lasting)
-    _change(job, pausing, "paused", writing, always=moves_end)
+    end = take_time(until, ahead=True)
+    pausing = partial(Client.pause_job, until=end.sent, lasting=lasting)
+    _change(job, pausing, "paused", writing, until=times.now() + lasting if lasting else end.at)
 
 
 @app.command
@@ -202,12 +204,13 @@ def ledger(
 ) -> None:
     """Show what became of each due time, the newest first: a run, or why there is none.
 
-    Times without an offset are on the clocks of the job's zone.
+    Times without an offset are on the same clocks as those in the table: see --tz.
     """
+    first, last = take_time(from_, ahead=False), take_time(to, ahead=False)
     with remote.connect() as client:
-        call = Client.get_ledger(job_named(job), since=from_, until=to)
+        call = Client.get_ledger(job_named(job), since=first.sent, until=last.sent)
         listing = ask_list(client, call, limit=limit)
-    print_list(remote, listing, LEDGER_OF_RANGE if from_ or to else LEDGER)
+    print_list(remote, listing, ledger_of(first.at, last.at))
 
 
 @app.command(usage="rota job backfill JOB --from TIME [OPTIONS]")
@@ -264,15 +267,17 @@ def _change(
     done: str,
     writing: Writing,
     *,
-    always: bool = False,
+    until: datetime | None = None,
 ) -> None:
-    """Change the state of a job; `always`: something changes although it is `done` already."""
+    """Change the state of a job; an end (`until`) changes also one that is `done` already."""
     name = job_named(job)
     with writing.connect() as client:
         if writing.dry_run:
             found = client.get_job(name)
-            would = f"job {found.name} would be {done}; it is {found.status} now"
-            writing.rehearse(would, changes=always or not _IS_ALREADY[done](found))
+            end = "" if until is None else f" until {times.absolute(until)}"
+            would = f"job {found.name} would be {done}{end}; it is {found.status} now"
+            changes = until is not None or not _IS_ALREADY[done](found)
+            writing.rehearse(would, changes=changes)
         changed = ask(client, change(name))
     print_one(
         writing,

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import IO, Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 from msgspec import to_builtins
 from msgspec.json import encode
+from msgspec.json import format as indented
 
 from rota.cli import times
 from rota.cli.options import REMOTE, Format, Remote
 from rota.cli.printing import print_data
 from rota.cli.references import LatestRunReference, run_or_latest, run_or_started
-from rota.cli.terminal import CommandFailed, Exit, inert, inert_json, inert_output, paged
+from rota.cli.terminal import (
+    CommandFailed,
+    Exit,
+    Terminal,
+    inert,
+    inert_json,
+    inert_output,
+    paged,
+)
 from rota.cli.watching import failed_steps
-from rota.sdk.answers import LogLine, LogWindow
+from rota.sdk.answers import LogBlock, LogLine, LogPage, LogWindow
 from rota.sdk.client import Client
+from rota.sdk.errors import NotFound
+from rota.sdk.following import AWAY
+
+Printed = Sequence[LogBlock | LogLine]  # that arrived together
 
 
 @Parameter(name="*")
@@ -59,6 +74,8 @@ class Selection:
 
 
 _EVERYTHING = Selection()
+_FEW = 1_000  # lines that are made data of at once
+_MATCHES = 1_000  # lines that one request for matches returns at most
 _PAST_THE_END = 10**12  # a window without lines: only what is known about them
 
 
@@ -76,20 +93,27 @@ def logs(
             if selection.raw:
                 _copy_raw(client, found, selection.attempt)
             else:
-                _print(_lines(client, found, selection), found, selection, remote)
-            _report_pending_output(client, found, selection.attempt, remote)
+                printed = _read(client, found, selection, remote.terminal())
+                _print(printed, found, selection, remote)
+            _report_missing_output(client, found, selection.attempt, remote.terminal())
         except KeyboardInterrupt:
             remote.terminal().tell(f"stopped following; {found} goes on · rota logs {found} -f")
             return Exit.INTERRUPTED
     return Exit.DONE
 
 
-def _report_pending_output(client: Client, run: str, attempt: int | None, remote: Remote) -> None:
-    """Report output of ended attempts that is still on their worker, not delivered yet."""
+def _report_missing_output(
+    client: Client, run: str, attempt: int | None, terminal: Terminal
+) -> None:
+    """Report output that is not here: still on the worker, still to come, or lost with it."""
     window = client.get_log(run, attempt=attempt, first_line=_PAST_THE_END, limit=1)
+    worker = inert(window.worker)
     if window.pending_bytes:
-        size = f"{window.pending_bytes:,} bytes"
-        remote.terminal().tell(f"output is still on worker {inert(window.worker)}, {size}")
+        terminal.tell(f"output is still on worker {worker}, {window.pending_bytes:,} bytes")
+    elif window.output_state == "torn":
+        terminal.tell(f"what worker {worker} had not delivered of the output is lost")
+    elif window.attempt and not window.complete:
+        terminal.tell(f"output may still be on worker {worker} · rota logs {run} -f")
 
 
 def _copy_raw(client: Client, run: str, attempt: int | None) -> None:
@@ -99,78 +123,117 @@ def _copy_raw(client: Client, run: str, attempt: int | None) -> None:
     sys.stdout.buffer.flush()
 
 
-def _lines(client: Client, run: str, selection: Selection) -> Iterator[LogLine]:
+def _read(client: Client, run: str, selection: Selection, terminal: Terminal) -> Iterator[Printed]:
     if selection.search is not None:
-        return _matches(client, run, selection.search)
+        return _matches(client, run, selection)
     if selection.follow:
-        return _live_lines(client, run, selection)
-    lines = _stored_lines(client, run, selection)
-    return _of_failed_steps(client, run, selection, lines) if selection.failed else lines
+        return _live(client, run, selection, terminal)
+    if selection.failed:
+        return _of_failed_steps(client, run, selection, terminal)
+    return (page.blocks for page in _pages(client, run, selection))
 
 
-def _stored_lines(client: Client, run: str, selection: Selection) -> Iterator[LogLine]:
-    window = client.get_log(run, attempt=selection.attempt, tail=selection.tail)
-    yield from window.lines
-    while selection.tail is None and window.lines:
-        window = client.get_log(run, attempt=window.attempt, first_line=window.next_line)
-        yield from window.lines
+def _pages(client: Client, run: str, selection: Selection) -> Iterator[LogPage]:
+    return client.read_log(run, attempt=selection.attempt, last=selection.tail)
 
 
-def _live_lines(client: Client, run: str, selection: Selection) -> Iterator[LogLine]:
-    first_line = 0
-    if selection.tail is not None:
-        window = client.get_log(run, attempt=selection.attempt, tail=selection.tail)
-        yield from window.lines
-        first_line = window.next_line
-    for news in client.follow_log(run, attempt=selection.attempt, from_line=first_line):
+def _live(client: Client, run: str, selection: Selection, terminal: Terminal) -> Iterator[Printed]:
+    page = LogPage()
+    # Following goes on where this broke off, and waits for an attempt that was not made yet. Only
+    # the last lines cannot be found again.
+    with suppress(*(() if selection.tail else (*AWAY, NotFound))):
+        for page in _pages(client, run, selection):
+            yield page.blocks
+    attempt = page.attempt or selection.attempt
+    for news in client.follow_log(run, attempt=attempt, from_line=page.next_line):
         if isinstance(news, LogWindow):
-            yield from news.lines
+            if attempt and news.attempt != attempt:
+                terminal.tell(f"attempt {news.attempt} begins")
+            attempt = news.attempt
+            yield news.lines
 
 
 def _of_failed_steps(
-    client: Client, run: str, selection: Selection, lines: Iterable[LogLine]
-) -> Iterator[LogLine]:
-    """Yield what the failed steps printed; all output if no single step is to blame."""
+    client: Client, run: str, selection: Selection, terminal: Terminal
+) -> Iterator[Printed]:
+    """Yield what the failed steps printed; all output if the attempt failed without one."""
     attempts = client.get_run(run).attempts
     wanted = selection.attempt or (attempts[-1].number if attempts else 0)
-    bad = {number for each in attempts if each.number == wanted for number in failed_steps(each)}
-    return (line for line in lines if not bad or line.step in bad)
+    attempt = next((each for each in attempts if each.number == wanted), None)
+    bad = failed_steps(attempt) if attempt else []
+    if attempt is not None and not bad and attempt.result in (None, "COMPLETED"):
+        terminal.tell(f"no step of attempt {wanted} failed")
+        return
+    for page in _pages(client, run, selection):
+        yield [block for block in page.blocks if not bad or block.step in bad]
 
 
-def _matches(client: Client, run: str, text: str) -> Iterator[LogLine]:
+def _matches(client: Client, run: str, selection: Selection) -> Iterator[Printed]:
+    assert selection.search is not None
     position: int | None = None
     while True:
-        found = client.search_log(run, text, after_line=position)
-        yield from found.matches
+        found = client.search_log(
+            run,
+            selection.search,
+            attempt=selection.attempt,
+            after_line=position,
+            limit=_MATCHES,
+        )
+        yield found.matches
         if found.next_line is None:
             return
         position = found.next_line
 
 
-def _print(lines: Iterator[LogLine], run: str, selection: Selection, remote: Remote) -> None:
+def _print(printed: Iterator[Printed], run: str, selection: Selection, remote: Remote) -> None:
     terminal = remote.terminal()
     match remote.format:
-        case Format.JSON | Format.YAML if not selection.follow:
-            print_data(remote, {"run": run, "lines": [to_builtins(line) for line in lines]})
+        case Format.JSON if not selection.follow:
+            _write_json(terminal, run, _few_lines(printed))
+        case Format.YAML if not selection.follow:
+            lines = [to_builtins(line) for few in _few_lines(printed) for line in few]
+            print_data(remote, {"run": run, "lines": lines})
         case Format.TABLE | Format.WIDE | Format.NAME:
             if selection.follow:
-                _write(terminal.out, lines, timestamps=selection.timestamps)
+                _write(terminal.out, printed, timestamps=selection.timestamps)
                 return
             with paged(terminal) as page:
-                _write(page, lines, timestamps=selection.timestamps)
+                _write(page, printed, timestamps=selection.timestamps)
         case _:
-            for line in lines:
-                terminal.show(inert_json(encode(line).decode()))
+            for few in _few_lines(printed):
+                terminal.show(inert_json("\n".join(encode(line).decode() for line in few)))
 
 
-def _write(out: IO[str], lines: Iterator[LogLine], *, timestamps: bool) -> None:
+def _few_lines(printed: Iterable[Printed]) -> Iterator[list[LogLine]]:
+    """Yield the lines, few at a time: a page of blocks may have a million."""
+    for parts in printed:
+        lines = (line for part in parts for line in part.lines())
+        while few := list(islice(lines, _FEW)):
+            yield few
+
+
+def _write_json(terminal: Terminal, run: str, lines: Iterable[list[LogLine]]) -> None:
+    """Write one document as the lines come, because all of them may not fit into memory."""
+    terminal.out.write(f'{{\n  "run": {encode(run).decode()},\n  "lines": [')
+    separator, end = "", ""
+    for few in lines:
+        items = indented(encode(few), indent=2).decode()[1:-2]  # without the brackets of the list
+        items = inert_json(items.replace("\n", "\n  "))
+        terminal.out.write(separator + terminal.plain(items))
+        separator, end = ",", "\n  "
+    terminal.out.write(end + "]\n}\n")
+
+
+def _write(out: IO[str], printed: Iterator[Printed], *, timestamps: bool) -> None:
     is_mid_line = False
-    for line in lines:
-        stamp = ""
-        if timestamps and not is_mid_line:
-            stamp = f"{times.here(line.at):%H:%M:%S.%f}"[:-3] + "  "
-        is_mid_line = line.continues
-        out.write(stamp + inert_output(line.text) + ("" if is_mid_line else "\n"))
-        out.flush()
+    for parts in printed:
+        for part in parts:
+            text = inert_output(part.text)
+            if timestamps:
+                stamp = f"{times.here(part.at):%H:%M:%S.%f}"[:-3] + "  "
+                text = ("" if is_mid_line else stamp) + text.replace("\n", "\n" + stamp)
+            is_mid_line = part.continues
+            out.write(text if is_mid_line else text + "\n")
+        out.flush()  # somebody may wait for it
     if is_mid_line:
         out.write("\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -12,7 +12,7 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
 from rota.cli import times
-from rota.cli.terminal import Rehearsed, Terminal, inert
+from rota.cli.terminal import CommandFailed, Exit, Rehearsed, Terminal, inert
 from rota.sdk.client import Client
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ def _convert(_: type, tokens: Sequence[Token]) -> int:
 WholeNumber = Annotated[int, Parameter(converter=_convert, metavar="N")]
 
 
+Priority = Annotated[
+    WholeNumber, Parameter(help="0 to 9; 9 goes first.", validator=Number(gte=0, lte=9))
+]
 AtMost = Annotated[WholeNumber, Parameter(help="How many at most.", validator=Number(gte=1))]
 
 _SHARED = Group("Shared options", sort_key=100)
@@ -85,7 +88,7 @@ class Remote(Display):
         str | None,
         Parameter(
             metavar="ZONE",
-            help="Print times in this time zone. Default: ROTA_TZ, TZ, or the machine's.",
+            help="Read and print times in this zone. Default: ROTA_TZ, TZ, or the machine's.",
         ),
     ] = None
 
@@ -154,11 +157,34 @@ def _convert_instant(_: type, tokens: Sequence[Token]) -> str:
     return text
 
 
-def absolute(text: str) -> str:
-    """Convert a time of the command line, on the reader's clocks, to one with its offset."""
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Time of the command line: the instant that it means, and how the server is asked for it."""
+
+    at: datetime | None = None  # None: no time was given
+    sent: str | None = None
+
+
+def take_time(text: str | None, *, ahead: bool) -> Taken:
+    """Read a time on the clocks that this command prints times on.
+
+    What means the same in every zone is sent as written: lengths of time then count from the
+    server's clock, and a repetition with the same idempotency key is the same request.
+    """
+    if text is None:
+        return Taken()
     from rota.runtime.offline import read_time
 
-    return read_time(text, times.zone_name() or "UTC", ahead=True).isoformat()
+    try:
+        at = read_time(text, times.zone_name(), ahead=ahead)
+    except ValueError as error:
+        hint = "name your time zone: --tz Europe/Berlin"
+        raise CommandFailed(str(error), code=Exit.USAGE, hint=hint) from error
+    try:
+        read_time(text, None, ahead=ahead)
+    except ValueError:
+        return Taken(at, at.isoformat().replace("+00:00", "Z"))
+    return Taken(at, text)
 
 
 Instant = Annotated[str, Parameter(converter=_convert_instant, metavar="TIME")]

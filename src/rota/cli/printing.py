@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from rota.api.calendars import CalendarChange
 from rota.api.limits import DeclarationChange
@@ -20,6 +21,9 @@ T = TypeVar("T")
 _GAP = "  "
 _NARROWEST = 12
 _MOST_STEPS = 2  # of columns that can say less
+_NOTE_INDENT = "    "
+_MOST_NOTE_LINES = 3
+_NOTHING = "–"
 _ID = re.compile(r"[rc]_[0-9a-z]{12,}", re.ASCII)
 _SHORTEST = {"r": 16, "c": 8}  # r_, a time of 11 digits and 3 more; those of carts are random
 _SPARE = 3  # characters after the beginning that two listed ids share
@@ -36,27 +40,34 @@ class Column(Generic[T]):
     is_id: bool = False  # only as much of ids as tells them apart, but with `-o wide` all
     only_wide: bool = False  # only with `-o wide`
     narrower: Sequence[Callable[[T], str]] = ()  # shorter and shorter, where lines do not fit
+    is_note: bool = False  # goes under the line where that has no room; one column of a table
+    is_spare: bool = False  # left out where nothing else makes lines fit, the last one first
+
+
+_Table: TypeAlias = list[tuple[Column[T], list[str]]]  # columns with their texts, headings first
 
 
 def write_table(
     terminal: Terminal, columns: Sequence[Column[T]], items: Iterable[T], *, wide: bool = False
 ) -> None:
-    """Print a heading, then a line per item. Only a terminal's width shortens a cell."""
+    """Print a heading, then a line per item. Only a terminal's width shortens, unless `wide`."""
     listed = list(items)
     shown = [column for column in columns if wide or not column.only_wide]
-    texts = [_texts(column, listed, wide=wide) for column in shown]
-    widths = [*map(_widest, texts)]
-    if terminal.width is not None:
-        room = terminal.width - len(_GAP) * (len(shown) - 1)
-        for step in range(0 if wide else _MOST_STEPS):
-            if sum(widths) > room:
-                _narrow(texts, shown, listed, step)
-                widths = [*map(_widest, texts)]
-        widths = _fitted(widths, [column.is_whole or column.is_id for column in shown], room)
-    heading, *rows = zip(*texts, strict=True)
+    table = [(column, _texts(column, listed, wide=wide)) for column in shown]
+    notes = [""] * len(listed)
+    if terminal.width is not None and not wide:
+        table, notes = _arranged(table, listed, terminal.width)
+    widths = [_widest(texts) for _, texts in table]
+    if terminal.width is not None and not wide:
+        are_whole = [column.is_whole or column.is_id for column, _ in table]
+        widths = _fitted(widths, are_whole, terminal.width - len(_GAP) * (len(table) - 1))
+    painters = [_painter(terminal, column) for column, _ in table]
+    heading, *rows = zip(*(texts for _, texts in table), strict=True)
     terminal.write(terminal.colour(_line(heading, widths), "bold"))
-    for row in rows:
-        terminal.write(_line(row, widths, [_painter(terminal, column) for column in shown]))
+    for row, note in zip(rows, notes, strict=True):
+        terminal.write(_line(row, widths, painters))
+        for line in _note_lines(note, terminal.width):
+            terminal.write(line)
 
 
 def _texts(column: Column[T], items: Sequence[T], *, wide: bool) -> list[str]:
@@ -65,13 +76,66 @@ def _texts(column: Column[T], items: Sequence[T], *, wide: bool) -> list[str]:
     return [column.heading, *(short_ids(cells) if column.is_id and not wide else cells)]
 
 
-def _narrow(
-    texts: list[list[str]], columns: Sequence[Column[T]], items: Sequence[T], step: int
-) -> None:
-    """Replace texts by shorter ones in columns that have such."""
-    for index, column in enumerate(columns):
-        if step < len(column.narrower):
-            texts[index] = [column.heading, *(inert(column.narrower[step](it)) for it in items)]
+def _arranged(table: _Table[T], items: Sequence[T], width: int) -> tuple[_Table[T], list[str]]:
+    """Give up what matters least until lines fit: long forms, notes in the line, spare columns.
+
+    Return what is left, and for each item the note that goes under its line, or "".
+    """
+    for step in range(_MOST_STEPS):
+        if _excess(table, width) > 0:
+            table = [_narrowed(column, texts, items, step) for column, texts in table]
+    table, notes = _with_notes_below(table, width)
+    notes = notes or [""] * len(items)
+    while _excess(table, width) > 0 and any(column.is_spare for column, _ in table):
+        last = max(index for index, (column, _) in enumerate(table) if column.is_spare)
+        table = [*table[:last], *table[last + 1 :]]
+    return table, notes
+
+
+def _excess(table: _Table[T], width: int) -> int:
+    """Return how many cells the lines are too long; not positive if they fit."""
+    return sum(_widest(texts) + len(_GAP) for _, texts in table) - len(_GAP) - width
+
+
+def _narrowed(
+    column: Column[T], texts: list[str], items: Sequence[T], step: int
+) -> tuple[Column[T], list[str]]:
+    """Replace texts by shorter ones in a column that has such."""
+    if step >= len(column.narrower):
+        return column, texts
+    return column, [column.heading, *(inert(column.narrower[step](item)) for item in items)]
+
+
+def _with_notes_below(table: _Table[T], width: int) -> tuple[_Table[T], list[str]]:
+    """Move notes that are too long under their lines, or all if the line has no room for any."""
+    excess = _excess(table, width)
+    index = next((index for index, (column, _) in enumerate(table) if column.is_note), None)
+    if excess <= 0 or index is None:
+        return table, []
+    column, (heading, *texts) = table[index]
+    room = _widest([heading, *texts]) - excess
+    if room < _NARROWEST:
+        return [*table[:index], *table[index + 1 :]], [_without_dash(text) for text in texts]
+    below = [text if width_of(text) > room else "" for text in texts]
+    beside = ["" if note else text for text, note in zip(texts, below, strict=True)]
+    return [*table[:index], (column, [heading, *beside]), *table[index + 1 :]], below
+
+
+def _without_dash(text: str) -> str:
+    return "" if text == _NOTHING else text
+
+
+def _note_lines(note: str, width: int | None) -> list[str]:
+    """Wrap a note that goes under its line; past a few lines it is cut."""
+    if not note or width is None:
+        return []
+    room = max(width - len(_NOTE_INDENT), _NARROWEST)
+    # The wrapper counts characters, of which some take two cells.
+    lines = textwrap.wrap(note, room if width_of(note) == len(note) else room // 2)
+    if len(lines) > _MOST_NOTE_LINES:
+        rest = " ".join(lines[_MOST_NOTE_LINES - 1 :])
+        lines = [*lines[: _MOST_NOTE_LINES - 1], _cut(rest, room)]
+    return [f"{_NOTE_INDENT}{line}" for line in lines]
 
 
 def _widest(cells: Sequence[str]) -> int:

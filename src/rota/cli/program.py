@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -17,8 +18,10 @@ from cyclopts import (
     CycloptsError,
     MissingArgumentError,
     Parameter,
+    RepeatArgumentError,
     Token,
     UnusedCliTokensError,
+    ValidationError,
 )
 
 from rota import __version__
@@ -108,11 +111,23 @@ _BARE = {
     ("worker", "start"): "rota worker",
     ("server", "start"): "rota server",
 }  # verbs that go without saying
-_TYPES: Mapping[object, str] = {
-    bool: "it is a flag and takes none",
-    int: "it is not a whole number",
-    float: "it is not a number",
+_NUMBERS: Mapping[object, str] = {int: "a whole number", float: "a number"}
+_CHOICES = ". Choose from: "  # the parser's words before what may be chosen
+_BOUNDS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
+_BEFORE_COMMANDS = frozenset({"--help", "-h", "--version", "-V"})
+# Options that nearly all commands take (`options.Remote`), and whether a value follows.
+SHARED_OPTIONS: Mapping[str, bool] = {
+    "--output": True,
+    "-o": True,
+    "--json": False,
+    "--no-color": False,
+    "--plain": False,
+    "--url": True,
+    "--project": True,
+    "--tz": True,
 }
+_NEGATIVE = re.compile(r"-[0-9]", re.ASCII)
+_LONG_OPTION = re.compile(r"--[a-z][a-z-]*", re.ASCII)
 _NAMES = frozenset(command.name for command in COMMANDS) | {_COMPLETE}
 
 
@@ -145,14 +160,17 @@ def run(words: Sequence[str]) -> int:
 
 
 def _obey(words: Sequence[str]) -> int:
-    if words[0] not in _NAMES and not words[0].startswith("-"):
+    words = _with_options_behind(words)
+    if words[0].startswith("-") and words[0] not in _BEFORE_COMMANDS:
+        return _refuse_leading_option(words[0])
+    if words[0] not in _NAMES | _BEFORE_COMMANDS:
         return _refuse_command(words[0])
     if tuple(words[:2]) in _BARE:
         sys.stderr.write(f"rota: did you mean: {_BARE[words[0], words[1]]}\n")
         return Exit.USAGE
     try:
         result = build()(
-            _with_standard_input(words),
+            _with_standard_input(_with_negative_lengths(words)),
             exit_on_error=False,
             print_error=False,
             result_action="return_value",
@@ -168,6 +186,32 @@ def _obey(words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     return int(result or Exit.DONE)
+
+
+def _with_options_behind(words: Sequence[str]) -> list[str]:
+    """Move shared options that come before the command behind it, where the parser expects them."""
+    count = 0
+    while count < len(words) and (name := words[count].partition("=")[0]) in SHARED_OPTIONS:
+        has_value_next = SHARED_OPTIONS[name] and "=" not in words[count]
+        count += 2 if has_value_next else 1
+    options, rest = words[:count], words[count:]
+    if not rest:
+        return list(words)
+    end = rest.index(_END_OF_OPTIONS) if _END_OF_OPTIONS in rest else len(rest)
+    return [*rest[:end], *options, *rest[end:]]
+
+
+def _with_negative_lengths(words: Sequence[str]) -> list[str]:
+    """Join `--since -5m` to `--since=-5m`: alone the parser reads the value as an option."""
+    joined: list[str] = []
+    if words[0] == _COMPLETE:
+        return list(words)
+    for word in words:
+        if joined and _NEGATIVE.match(word) and _LONG_OPTION.fullmatch(joined[-1]):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def _with_standard_input(words: Sequence[str]) -> list[str]:
@@ -191,6 +235,14 @@ def _refuse_command(name: str) -> int:
     return Exit.USAGE
 
 
+def _refuse_leading_option(option: str) -> int:
+    name = inert(option.partition("=")[0])
+    sys.stderr.write(
+        f"rota: {name} goes behind the command: rota COMMAND {name}\nSee: rota --help\n"
+    )
+    return Exit.USAGE
+
+
 def _refuse_usage(error: CycloptsError) -> int:
     error.verbose = False
     command = " ".join(["rota", *(error.command_chain or ())])
@@ -207,11 +259,37 @@ def _usage_words(error: CycloptsError) -> str:
         case MissingArgumentError(argument=Argument() as argument):
             is_given = error.keyword is not None
             return f"{error.keyword} needs a value." if is_given else f"{argument.name} is missing."
-        case CoercionError(msg=None, token=Token() as token) if error.target_type in _TYPES:
-            name = token.keyword or (error.argument.name if error.argument else "")
-            return f'Invalid value "{token.value}" for {name}: {_TYPES[error.target_type]}.'
+        case RepeatArgumentError():
+            return f"{error.token.keyword} is given more than once."
+        case CoercionError(token=Token() as token):
+            return _value_words(error, token)
+        case ValidationError(argument=Argument(tokens=[token, *_])):
+            return f'{_name(error, token)} {_bound(error)}, not "{token.value}".'
         case _:
             return str(error).strip()
+
+
+def _value_words(error: CoercionError, token: Token) -> str:
+    """Return why a value does not fit its option, or its place."""
+    name = _name(error, token)
+    if error.msg is not None:
+        return f"{name}: {error.msg}"
+    if error.target_type is bool:
+        return f'{name} is a flag and takes no value, not "{token.value}".'
+    if number := _NUMBERS.get(error.target_type):
+        return f'{name} must be {number}, not "{token.value}".'
+    _, _, choices = str(error).rpartition(_CHOICES)
+    return f'{name} cannot be "{token.value}"; choose from: {choices}'
+
+
+def _name(error: CycloptsError, token: Token) -> str:
+    return token.keyword or (error.argument.name if error.argument else "")
+
+
+def _bound(error: ValidationError) -> str:
+    """Return `must be at least 1` for the parser's `Must be >= 1.`"""
+    words = error.exception_message.rstrip(".").split(" ")
+    return " ".join([words[0].lower(), *(_BOUNDS.get(word, word) for word in words[1:])])
 
 
 def _replace_unprintable() -> None:

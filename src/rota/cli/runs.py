@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Annotated, Literal, NoReturn
 
 from cyclopts import App, Parameter
-from cyclopts.validators import Number
 
 from rota.cli import times
 from rota.cli.failures import counted
@@ -20,8 +19,9 @@ from rota.cli.options import (
     AtMost,
     Destroying,
     Duration,
+    Format,
+    Priority,
     Remote,
-    WholeNumber,
     Writing,
 )
 from rota.cli.printing import Column, ListView, print_list, print_one, write_pairs, write_table
@@ -41,65 +41,12 @@ from rota.cli.references import (
     waiting_run,
 )
 from rota.cli.terminal import MANY, Exit, Rehearsed, Terminal
-from rota.cli.watching import step_line
+from rota.cli.watching import interrupted, step_line, took
 from rota.cli.watching import watch as watch_run
 from rota.cli.why import write_why
-from rota.sdk.answers import Attempt, Run, RunDetail
+from rota.sdk.answers import Attempt, Run, RunDetail, Step
 from rota.sdk.client import Client
 from rota.sdk.exchange import Call
-
-
-def hold(run: WaitingRunReference, /, *, writing: Writing = WRITING) -> None:
-    """Keep a run that waits from starting until it is released."""
-    with writing.connect() as client:
-        found = waiting_run(client, run)
-        _rehearse(writing, client, found, "hold")
-        _steer(writing, client, Client.hold_run(found))
-
-
-def release(run: WaitingRunReference, /, *, writing: Writing = WRITING) -> None:
-    """End a hold: the run waits again like any other."""
-    with writing.connect() as client:
-        found = waiting_run(client, run)
-        _rehearse(writing, client, found, "release")
-        _steer(writing, client, Client.release_run(found))
-
-
-def reprioritise(
-    run: WaitingRunReference,
-    priority: Annotated[
-        WholeNumber,
-        Parameter(name="PRIORITY", validator=Number(gte=0, lte=9), help="0 to 9; 9 goes first."),
-    ],
-    /,
-    *,
-    writing: Writing = WRITING,
-) -> None:
-    """Give a run that waits another priority."""
-    with writing.connect() as client:
-        found = waiting_run(client, run)
-        _rehearse(writing, client, found, f"give priority {priority} to")
-        _steer(writing, client, Client.reprioritise_run(found, priority))
-
-
-VERBS = (hold, release, reprioritise)
-
-
-def _rehearse(writing: Writing, client: Client, run: str, what: str) -> None:
-    """With `--dry-run`, end the command here with what it would do."""
-    if writing.dry_run:
-        state = client.get_run(run).state.lower()
-        writing.rehearse(f"would {what} {run}, {state} now", changes=state in WAITING)
-
-
-def _steer(writing: Writing, client: Client, call: Call[Run]) -> None:
-    print_one(writing, ask(client, call), name=lambda run: run.id, page=_write_standing)
-
-
-def _write_standing(terminal: Terminal, run: Run) -> None:
-    waiting = f": {run.waiting}" if run.waiting else ""
-    terminal.tell(f"{run.id} is {run.state.lower()} now, priority {run.priority}{waiting}")
-
 
 _NOTHING = "–"
 
@@ -118,6 +65,12 @@ def _detail(run: Run) -> str:
     return run.message or run.cause or _NOTHING
 
 
+def _short_detail(run: Run) -> str:
+    """Return the detail, unless DUE or STATE tells it already."""
+    starts_when_due = run.state == "SCHEDULED" and not run.waiting and run.eligible_at == run.due_at
+    return _NOTHING if starts_when_due or _waits_as_usual(run) else _detail(run)
+
+
 def _late(run: Run) -> str:
     late = run.lateness_seconds
     return _NOTHING if late is None else times.length(late)
@@ -132,9 +85,10 @@ RUNS: ListView[Run] = ListView(
             "DUE",
             lambda run: times.moment(run.due_at, times.now()),
             narrower=[lambda run: times.distance(run.due_at, times.now())],
+            is_spare=True,
         ),
-        Column("TOOK", _took),
-        Column("DETAIL", _detail),
+        Column("TOOK", _took, is_spare=True),
+        Column("DETAIL", _detail, narrower=[_short_detail], is_note=True),
         Column("TRIGGER", lambda run: run.trigger, only_wide=True),
         Column("ATTEMPT", lambda run: attempt_words(run, run.attempt), only_wide=True),
         Column("WORKER", lambda run: run.worker or _NOTHING, only_wide=True),
@@ -156,17 +110,25 @@ _ATTEMPTS: tuple[Column[Attempt], ...] = (
     Column("WORKER", lambda attempt: attempt.worker or _NOTHING),
     Column("EXIT", lambda attempt: ended_by(attempt) or _NOTHING),
     Column("TOOK", lambda attempt: _length(attempt.duration_seconds)),
-    Column("CPU", lambda attempt: times.length(attempt.cpu_seconds)),
-    Column("MEMORY", lambda attempt: f"{attempt.max_memory_bytes / 2**20:.0f} MiB"),
+    Column("CPU", lambda attempt: _used(attempt.cpu_seconds)),
+    Column("MEMORY", lambda attempt: _memory(attempt.max_memory_bytes)),
     Column("OUTPUT", _output),
 )
+
+
+def _memory(size: int) -> str:
+    return f"{size / 2**20:.0f} MiB" if size else _NOTHING  # no process takes none: not measured
+
+
+def _used(seconds: float) -> str:
+    return times.length(seconds) if seconds else _NOTHING
 
 
 def _length(seconds: float | None) -> str:
     return _NOTHING if seconds is None else times.length(seconds)
 
 
-def ended_by(ended: Run | Attempt) -> str:
+def ended_by(ended: Run | Attempt | Step) -> str:
     """Return `exit 1`, `signal 9`, or ""."""
     if ended.signal is not None:
         return f"signal {ended.signal}"
@@ -174,8 +136,10 @@ def ended_by(ended: Run | Attempt) -> str:
 
 
 def attempt_words(run: Run, number: int) -> str:
-    """Return `2 of 3`; lost attempts do not count against the limit: `4 (1 lost)` has no limit."""
-    return f"{number} ({run.losses} lost)" if run.losses else f"{number} of {run.max_attempts}"
+    """Return `2 of 3`; `4 (1 lost, 2 interrupted)` has no limit: these do not count against it."""
+    others = {"lost": run.losses, "interrupted": interrupted(run)}
+    uncounted = ", ".join(f"{count} {word}" for word, count in others.items() if count)
+    return f"{number} ({uncounted})" if uncounted else f"{number} of {run.max_attempts}"
 
 
 def _state(run: Run) -> str:
@@ -183,18 +147,21 @@ def _state(run: Run) -> str:
         f"attempt {attempt_words(run, run.attempt)}" if run.attempt else "",
         "alone" if run.is_alone else "",
         ended_by(run),
-        "" if run.duration_seconds is None else times.length(run.duration_seconds),
+        took(run),
     ]
     return " · ".join([run.state.lower(), *(note for note in notes if note)])
 
 
 def _waits_for(run: Run) -> str:
     """Return what a run waits for; "" for a worker, for which all queued runs wait."""
-    is_ordinary = run.state == "QUEUED" and not run.reasons
-    return "" if is_ordinary else run.waiting or ""
+    return "" if _waits_as_usual(run) else run.waiting or ""
 
 
-def write_run(terminal: Terminal, run: RunDetail, present: datetime) -> None:
+def _waits_as_usual(run: Run) -> bool:
+    return run.state == "QUEUED" and not run.reasons
+
+
+def write_run(terminal: Terminal, run: RunDetail, present: datetime, *, wide: bool = False) -> None:
     """Print a run on one page."""
     inputs = run.inputs or {}
     late = run.lateness_seconds
@@ -224,7 +191,7 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime) -> None:
         terminal.write()
         write_table(terminal, _ATTEMPTS, run.attempts)
     if run.attempts and run.attempts[-1].steps:
-        _write_steps(terminal, run.attempts[-1])
+        _write_steps(terminal, run.attempts[-1], wide=wide)
     for late_result in run.late_results:
         report = f"attempt {late_result.attempt} reported {late_result.result.lower()}"
         terminal.write(f"refused: {report} after its lease had ended")
@@ -246,8 +213,27 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _write_steps(terminal: Terminal, attempt: Attempt) -> None:
+_STEPS: tuple[Column[Step], ...] = (
+    Column("STEP", lambda step: step.name),
+    Column("RESULT", lambda step: step.result, is_state=True),
+    Column("EXIT", lambda step: ended_by(step) or _NOTHING),
+    Column("TOOK", lambda step: _NOTHING if _is_skipped(step) else times.length(step.seconds)),
+    Column("TRIES", lambda step: _NOTHING if _is_skipped(step) else str(step.tries)),
+    Column("CPU", lambda step: _used(step.cpu_seconds)),
+    Column("MEMORY", lambda step: _memory(step.max_memory_bytes)),
+    Column("CAUSE", lambda step: step.cause or _NOTHING),
+)
+
+
+def _is_skipped(step: Step) -> bool:
+    return step.result == "skipped"
+
+
+def _write_steps(terminal: Terminal, attempt: Attempt, *, wide: bool) -> None:
     terminal.write()
+    if wide:
+        write_table(terminal, _STEPS, attempt.steps)
+        return
     width = max(len(step.name) for step in attempt.steps)
     for step in attempt.steps:
         terminal.write(step_line(step, width))
@@ -298,7 +284,9 @@ def show(run: LatestRunReference, /, *, remote: Remote = REMOTE) -> None:
         remote,
         found,
         name=lambda run: run.id,
-        page=lambda terminal, run: write_run(terminal, run, times.now()),
+        page=lambda terminal, run: write_run(
+            terminal, run, times.now(), wide=remote.format is Format.WIDE
+        ),
     )
 
 
@@ -354,9 +342,20 @@ def cancel(*runs: ActiveRunReferences, destroying: Destroying = DESTROYING) -> N
             )
 
 
+def _would_cancel(run: RunDetail) -> str:
+    state = run.state.lower()
+    if run.is_settled:
+        return f"would not cancel {run.id}: it is {state} already"
+    if state in WAITING:
+        return f"would cancel {run.id}: it is {state} and would not start"
+    return (
+        f"would cancel {run.id}: it is {state}, would be asked to stop and killed after its grace"
+    )
+
+
 def _rehearse_cancel(terminal: Terminal, runs: list[RunDetail]) -> NoReturn:
     for run in runs:
-        terminal.tell(f"would cancel {run.id}, {run.state.lower()} now")
+        terminal.tell(_would_cancel(run))
     raise Rehearsed(changes=not all(run.is_settled for run in runs))
 
 
@@ -377,8 +376,10 @@ def retry(
         old = run_or_ended(client, run)
         if writing.dry_run:
             found = client.get_run(old)
-            would = f"would retry {old}, {found.state.lower()} now"
-            writing.rehearse(would, changes=found.is_final)
+            state = found.state.lower()
+            would = f"would run {old} again, as a new run; it is {state} now"
+            would_not = f"would not retry {old}: it is {state} and has not ended"
+            writing.rehearse(would if found.is_final else would_not, changes=found.is_final)
         new = ask(client, Client.retry_run(old))
         terminal.tell(f"retrying {old}")
         if watch:
@@ -408,7 +409,9 @@ def resolve(
         if writing.dry_run:
             state = client.get_run(found).state.lower()
             would = f"would resolve {found} as {as_}; it is {state} now"
-            writing.rehearse(would, changes=state == "unknown")
+            would_not = f"would not resolve {found}: it is {state}, not unknown"
+            is_open = state == "unknown"
+            writing.rehearse(would if is_open else would_not, changes=is_open)
         resolved = ask(client, Client.resolve_run(found, as_))
     print_one(
         writing,
@@ -418,5 +421,53 @@ def resolve(
     )
 
 
-for _verb in VERBS:
-    app.command(_verb)
+@app.command
+def hold(run: WaitingRunReference, /, *, writing: Writing = WRITING) -> None:
+    """Keep a run that waits from starting until it is released."""
+    with writing.connect() as client:
+        found = waiting_run(client, run)
+        _rehearse(writing, client, found, "hold")
+        _steer(writing, client, Client.hold_run(found))
+
+
+@app.command
+def release(run: WaitingRunReference, /, *, writing: Writing = WRITING) -> None:
+    """End a hold: the run waits again like any other."""
+    with writing.connect() as client:
+        found = waiting_run(client, run)
+        _rehearse(writing, client, found, "release")
+        _steer(writing, client, Client.release_run(found))
+
+
+@app.command
+def reprioritise(
+    run: WaitingRunReference,
+    priority: Annotated[Priority, Parameter(name="PRIORITY")],
+    /,
+    *,
+    writing: Writing = WRITING,
+) -> None:
+    """Give a run that waits another priority."""
+    with writing.connect() as client:
+        found = waiting_run(client, run)
+        _rehearse(writing, client, found, f"give priority {priority} to")
+        _steer(writing, client, Client.reprioritise_run(found, priority))
+
+
+def _rehearse(writing: Writing, client: Client, run: str, what: str) -> None:
+    """With `--dry-run`, end the command here with what it would do."""
+    if writing.dry_run:
+        state = client.get_run(run).state.lower()
+        waits = state in WAITING
+        would = f"would {what} {run}; it is {state} now"
+        would_not = f"would not {what} {run}: it is {state} and does not wait"
+        writing.rehearse(would if waits else would_not, changes=waits)
+
+
+def _steer(writing: Writing, client: Client, call: Call[Run]) -> None:
+    print_one(writing, ask(client, call), name=lambda run: run.id, page=_write_standing)
+
+
+def _write_standing(terminal: Terminal, run: Run) -> None:
+    waiting = f": {run.waiting}" if run.waiting else ""
+    terminal.tell(f"{run.id} is {run.state.lower()} now, priority {run.priority}{waiting}")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
 from rota.api.workers import Cluster, PoolQueue, Server, Shard
 from rota.cli import times
-from rota.cli.options import REMOTE, Display, Remote
+from rota.cli.options import REMOTE, Display, Format, Remote
 from rota.cli.printing import Column, ListView, print_list, print_one, write_pairs, write_table
 from rota.cli.references import ask, ask_all
 from rota.cli.terminal import Exit, Terminal
@@ -27,21 +28,26 @@ SHARDS: ListView[Shard] = ListView(
 )
 
 
-def write_cluster(terminal: Terminal, cluster: Cluster, epochs: Mapping[str, int]) -> None:
+_ALL_ROLES = {"gateway", "scheduler", "dispatcher"}
+
+
+def write_cluster(
+    terminal: Terminal, cluster: Cluster, epochs: Mapping[str, int], *, wide: bool = False
+) -> None:
     """Print the servers, then how far behind they are."""
     columns: tuple[Column[Server], ...] = (
         Column("SERVER", lambda server: server.name),
         Column("STATE", lambda server: server.state),
-        Column("ROLES", lambda server: ",".join(server.roles)),
-        Column("ZONE", lambda server: server.zone or "–"),
+        Column("ROLES", lambda server: ",".join(server.roles), narrower=[_short_roles]),
+        Column("ZONE", lambda server: server.zone or "–", is_spare=True),
         Column("VERSION", lambda server: server.version),
         Column("LEASE LEFT", lambda server: times.length(server.lease_left_seconds)),
         Column("SHARDS", lambda server: str(server.shards)),
-        Column("EPOCH", lambda server: str(epochs.get(server.id, "–"))),
+        Column("EPOCH", lambda server: str(epochs.get(server.id, "–")), is_spare=True),
         Column("URL", lambda server: server.url, is_whole=True),
-        Column("ID", lambda server: server.id),
+        Column("ID", lambda server: server.id, is_spare=True),
     )
-    write_table(terminal, columns, cluster.servers)
+    write_table(terminal, columns, cluster.servers, wide=wide)
     terminal.write("")
     write_pairs(
         terminal,
@@ -51,6 +57,10 @@ def write_cluster(terminal: Terminal, cluster: Cluster, epochs: Mapping[str, int
             ("queued", " · ".join(_waiting(queue, cluster) for queue in cluster.queues) or "none"),
         ],
     )
+
+
+def _short_roles(server: Server) -> str:
+    return "all" if set(server.roles) >= _ALL_ROLES else ",".join(server.roles)
 
 
 def highest_epochs(shards: tuple[Shard, ...]) -> Mapping[str, int]:
@@ -148,9 +158,10 @@ def status(
             return
         found = ask(client, Client.get_cluster())
         epochs = highest_epochs(client.list_shards().items)
+    page = partial(write_cluster, epochs=epochs, wide=remote.format is Format.WIDE)
     print_one(
         remote,
         found,
         name=lambda cluster: "\n".join(server.name for server in cluster.servers),
-        page=lambda terminal, cluster: write_cluster(terminal, cluster, epochs),
+        page=page,
     )

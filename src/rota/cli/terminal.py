@@ -231,11 +231,16 @@ def bar(share: float) -> str:
     return "█" * filled + "░" * (_BAR - filled)
 
 
+_ESCAPE = "\x1b"
 _ESCAPE_SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor movements
-    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC and other strings: titles, links
+    r"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # OSC and other strings: titles, links
     r"|\x1b[ -/]*[0-~]"  # the short ones
 )
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+# Each carriage return is looked at once, however many are in a row.
+_RETURNS_BEFORE_LINE_END = re.compile(r"(?<!\r)\r++(?=\n|\Z)")
+_DRAWN_OVER = re.compile(r"^.*\r", re.MULTILINE)
 
 
 def inert(text: str) -> str:
@@ -244,16 +249,40 @@ def inert(text: str) -> str:
 
 
 def inert_output(text: str) -> str:
-    """Clean a line that a job printed: colours and cursor movements dropped, tabs kept."""
-    if text.isprintable():
+    """Clean lines that a job printed: colours and cursor movements dropped, tabs kept.
+
+    Many lines are cleaned together: the cost is that of their characters, not of each line.
+    """
+    if _ESCAPE not in text and _is_inert(text):
         return text
-    plain = _ESCAPE_SEQUENCE.sub("", text.rstrip("\r\n"))
-    latest = plain.rpartition("\r")[2]  # a progress bar draws over itself
-    return "\t".join(inert(part) for part in latest.split("\t"))
+    has_returns = "\r" in text
+    if has_returns:
+        text = _RETURNS_BEFORE_LINE_END.sub("", text)
+    latest = _without_escape_sequences(text)
+    if has_returns:
+        latest = _DRAWN_OVER.sub("", latest)  # a progress bar draws over itself
+    return latest if _is_inert(latest) else "\n".join(map(_inert_line, latest.split("\n")))
+
+
+def _without_escape_sequences(text: str) -> str:
+    # Most output has colours only, which are found twice as fast as all that may follow an escape.
+    plain = _COLOUR.sub("", text)
+    has_others = _ESCAPE in plain or "\x9b" in plain
+    return _ESCAPE_SEQUENCE.sub("", text) if has_others else plain
+
+
+def _is_inert(text: str) -> bool:
+    return text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable()
+
+
+def _inert_line(line: str) -> str:
+    return line if line.isprintable() else "\t".join(map(inert, line.split("\t")))
 
 
 def inert_json(text: str) -> str:
     """Escape control characters in the strings of a JSON text; its meaning is unchanged."""
+    if _is_inert(text):
+        return text
     return "".join(
         letter if letter.isprintable() or letter == "\n" else json.dumps(letter)[1:-1]
         for letter in text

@@ -1,5 +1,7 @@
 """Formats of times and durations for tables and transcripts, on the reader's clocks.
 
+What people type without an offset is on the same clocks (`options.take_time`).
+
 The zone is that of `--tz`, else ROTA_TZ, else TZ, else the machine's. Data stays in UTC.
 """
 
@@ -28,13 +30,16 @@ def print_in(zone: str) -> None:
 
 
 def zone_name() -> str | None:
-    """Return the reader's zone in the tz database; None where the machine does not say."""
+    """Return the zone on whose clocks times are printed; None if it has no name that we know."""
     if zone := _zone():
         return zone.key
     from rota.runtime.offline import host_timezone  # slow to import, and seldom asked for
 
     found = _loaded(host_timezone())
-    return None if found is None else found.key
+    # The machine may have a copy of its zone's file, which has no name, and then prints by that.
+    present = now()
+    is_printed = found and present.astimezone(found).utcoffset() == here(present).utcoffset()
+    return found.key if found and is_printed else None
 
 
 def here(at: datetime) -> datetime:
@@ -85,6 +90,12 @@ def relative(at: datetime, present: datetime) -> str:
     """Format `in 5 h 12 m`, `3.0 s ago`."""
     seconds = (at - present) / timedelta(seconds=1)
     return f"in {length(seconds)}" if seconds >= 0 else f"{length(-seconds)} ago"
+
+
+def ago(at: datetime, present: datetime) -> str:
+    """Format like `relative` a time that has passed, with the larger unit only: `14 m ago`."""
+    number, unit, *_ = length((present - at) / timedelta(seconds=1)).split()
+    return f"{number} {unit} ago"
 
 
 def distance(at: datetime | None, present: datetime) -> str:

@@ -15,8 +15,9 @@ from rota.cli.options import DESTROYING, REMOTE, Destroying, Duration, Format, R
 from rota.cli.printing import Column, ListView, print_data, print_list
 from rota.cli.references import ask, ask_all
 from rota.cli.setup import load_settings
-from rota.cli.terminal import inert
-from rota.runtime import machine
+from rota.cli.terminal import CommandFailed, Exit, inert
+from rota.runtime import config, machine
+from rota.runtime.settings import Settings, shown
 from rota.sdk.client import Client
 from rota.sdk.exchange import Call
 
@@ -28,8 +29,10 @@ def create_token(
     settings = load_settings(url=remote.url)
     if settings.url:
         return _asked(remote, Client.create_token(name, role, expires_in=_text(lifetime)))
+    _refuse_new_store(settings)
     with errors_as_failures():
         token, secret = machine.create(settings, name, role, lifetime)
+    _tell_store(settings, remote)
     return {"id": token, "name": name, "role": role, "secret": secret}
 
 
@@ -41,9 +44,28 @@ def create_worker_token(
     if settings.url:
         call = Client.create_worker_token(name, pool=pool, expires_in=_text(lifetime))
         return _asked(remote, call)
+    _refuse_new_store(settings)
     with errors_as_failures():
         token, secret = machine.create_for_worker(settings, name, pool, lifetime)
+    _tell_store(settings, remote)
     return {"id": token, "name": name, "pool": pool, "secret": secret}
+
+
+def _refuse_new_store(settings: Settings) -> None:
+    """Refuse to make a store that nobody named: no server knows the tokens in it."""
+    if settings.store or settings.store_path.exists() or config.is_set("home"):
+        return
+    hint = (
+        "go to the folder that the server was started in, name its data with ROTA_HOME or"
+        " ROTA_STORE, or ask a server that runs with --url"
+    )
+    message = f"there is no store in {settings.home.absolute()}"
+    raise CommandFailed(message, code=Exit.NOT_FOUND, hint=hint)
+
+
+def _tell_store(settings: Settings, remote: Remote) -> None:
+    store = shown("store", settings.store) or str(settings.store_path)
+    remote.terminal().tell(inert(f"no server was asked; written to the store {store}"))
 
 
 def _asked(remote: Remote, call: Call[Any]) -> dict[str, Any]:
@@ -102,8 +124,9 @@ def create(
 ) -> None:
     """Make a token; its secret is shown this once.
 
-    Asks the server that --url or ROTA_URL names. Without one it writes to the store of this
-    machine, whether or not a server runs: that is how the first token comes to be.
+    Asks the server that --url or ROTA_URL names. Without one it writes to the store of the
+    settings, whether or not a server runs: that is how the first token comes to be. It makes a
+    new store only where ROTA_HOME or ROTA_STORE says.
     """
 
     token = create_token(name, role, expires_in, remote)
@@ -126,7 +149,7 @@ def revoke(
     destroying: Destroying = DESTROYING,
 ) -> None:
     """Make a token worthless at once."""
-    revoke_asked(destroying, f"token {inert(token)}", lambda client: client.revoke_token(token))
+    revoke_asked(destroying, "token", token, lambda client: client.revoke_token(token))
 
 
 def show_once(remote: Remote, token: Mapping[str, object], whose: str) -> None:
@@ -139,12 +162,25 @@ def show_once(remote: Remote, token: Mapping[str, object], whose: str) -> None:
         print_data(remote, token)
 
 
-def revoke_asked(destroying: Destroying, what: str, revoke: Callable[[Client], object]) -> None:
+def revoke_asked(
+    destroying: Destroying, noun: str, token: str, revoke: Callable[[Client], object]
+) -> None:
     """Revoke a token once somebody has confirmed."""
+    what = f"{noun} {inert(token)}"
     terminal = destroying.terminal()
     if destroying.dry_run:
+        with destroying.connect() as client:
+            _refuse_invalid(client, token)
         destroying.rehearse(f"would revoke {what}")
     terminal.confirm(f"revoke {what}?", yes=destroying.yes, otherwise="add --yes to do it")
     with destroying.connect() as client:
         revoke(client)
     terminal.tell(f"revoked {what}")
+
+
+def _refuse_invalid(client: Client, token: str) -> None:
+    """Refuse a token that the server would refuse; it looks for one of either kind."""
+    known: list[Token | WorkerToken] = [*client.list_tokens().items]
+    known += client.list_worker_tokens().items
+    if not any(each.id == token and each.revoked_at is None for each in known):
+        raise CommandFailed(f"no valid token {token!r}", code=Exit.NOT_FOUND)

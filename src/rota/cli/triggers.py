@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from rota.cli import times
 from rota.cli.failures import counted
-from rota.cli.job_views import span
-from rota.cli.options import Duration, Instant, Remote, WholeNumber, Writing
+from rota.cli.job_views import range_words, span
+from rota.cli.options import Duration, Instant, Priority, Remote, Writing, take_time
 from rota.cli.printing import print_one
 from rota.cli.references import Answered, ask
 from rota.cli.terminal import MANY, CommandFailed, Exit, Terminal, inert
@@ -34,7 +36,7 @@ class Request:
     at: Annotated[
         Instant | None, Parameter(help="Not before this time; one that has passed means now.")
     ] = None
-    priority: Annotated[WholeNumber | None, Parameter(help="0 to 9; 9 goes first.")] = None
+    priority: Priority | None = None
     key: Annotated[
         str | None,
         Parameter(metavar="KEY", help="Idempotency key: the same key again gives the same run."),
@@ -53,22 +55,37 @@ NOW = Request()
 def request_run(job: str, request: Request, writing: Writing) -> Exit:
     """Trigger a run and, where asked, watch it."""
     inputs = dict(_pair(text) for text in request.input)
-    call = Client.trigger(job, inputs, at=request.at, priority=request.priority, key=request.key)
+    is_now = request.at is None or request.at.lower() == "now"
+    start = take_time(None if is_now else request.at, ahead=True)
+    call = Client.trigger(job, inputs, at=start.sent, priority=request.priority, key=request.key)
     with writing.connect() as client:
         if writing.dry_run:
+            client.plan_run(job, inputs, at=start.sent, priority=request.priority)
             found = client.get_job(job)
-            would = f"would trigger job {found.name} ({found.status})"
-            writing.rehearse(would, changes=found.enabled)
+            when = _planned_start(start.at, times.now()) if start.at else ""
+            writing.rehearse(f"would trigger job {found.name} ({found.status}){when}")
         triggered = ask(client, call)
-        at = request.at or "now"
-        if at.lower() != "now" and _starts_at_once(triggered.value):
-            passed = f"{inert(at)} has passed: the run starts now"
-            writing.terminal().tell(f"{passed} · rota run cancel {triggered.value.id}")
+        if start.at:
+            writing.terminal().tell(_start(triggered.value, start.at, times.now()))
         if request.watch:
             return watch(client, triggered.value.id, writing, timeout=request.timeout)
     page = partial(_write_triggered, server=client.server.url)
     print_one(writing, triggered, name=lambda run: run.id, page=page)
     return Exit.DONE
+
+
+def _planned_start(at: datetime, present: datetime) -> str:
+    if at <= present:
+        return f"; {times.absolute(at)} has passed: it would start now"
+    return f" to start {times.moment(at, present)}"
+
+
+def _start(run: Run, at: datetime, present: datetime) -> str:
+    """Return when the run starts that was asked for at a time."""
+    if _starts_at_once(run):
+        passed = f"{times.absolute(at)} has passed: the run starts now"
+        return f"{passed} · rota run cancel {run.id}"
+    return f"due {times.moment(run.due_at, present)}"
 
 
 def _starts_at_once(run: Run) -> bool:
@@ -133,6 +150,10 @@ class Range:
 
 def request_backfill(job: str, wanted: Range, remote: Remote) -> Exit:
     """Plan a backfill and, unless only the plan was wanted, start it."""
+    first, last = take_time(wanted.from_, ahead=False), take_time(wanted.to, ahead=False)
+    to_now = "" if last.at else " to now"
+    remote.terminal().tell(f"due times {range_words(first.at, last.at)}{to_now}")
+    wanted = replace(wanted, from_=first.sent or "", to=last.sent)
     with remote.connect() as client:
         planned = _ask(client, job, wanted, plan=True)
         if wanted.plan:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -77,9 +81,29 @@ def _greet(settings: Settings, running: Running) -> None:
     data = f"data in {settings.home} (SQLite) · 1 worker, {settings.slots} slots{applied}"
     terminal.show(f"rota {__version__} · {running.url} · {data}")
     terminal.show(f"open {running.login_url} (loopback only, one-time link)")
-    terminal.show("Next, in another shell: rota demo   or   rota apply jobs.yaml")
+    for line in _next_steps(settings.home, has_jobs=jobs > 0):
+        terminal.show(line)
 
 
+def _next_steps(home: Path, *, has_jobs: bool) -> Iterator[str]:
+    """Yield what to type next, so that it works as it stands: this command may be in no PATH."""
+    rota = _as_called(Path(sys.argv[0]))
+    where = "in another shell in this folder"
+    if home.absolute() != Path(_FOUND_BY_ITSELF).absolute():
+        where, rota = "in another shell", f"ROTA_HOME={quote(str(home.absolute()))} {rota}"
+    first = f"{rota} job list   or   " if has_jobs else ""
+    yield f"Next, {where}: {first}{rota} demo"
+
+
+def _as_called(program: Path) -> str:
+    """Return how a shell calls the program from here: by its name only where that leads to it."""
+    found = shutil.which(program.name)
+    if found and Path(found).absolute() == program.absolute():
+        return program.name
+    return quote(str(program))
+
+
+_FOUND_BY_ITSELF = ".rota"  # the data folder in which clients look for a server
 CART = "demo-upgrade"
 DATABASES = 200
 _LOOPBACK = ("http://127.", "http://localhost", "http://[::1]")
@@ -141,7 +165,7 @@ def demo(
 ) -> Exit:
     """Fill a server of your own with jobs, history and an upgrade of 200 fake databases.
 
-    The upgrade goes in groups of 1, 5, 20, …; 2 % may fail. One more does, and the cart pauses:
+    The upgrade goes in waves of 1, 5, 20, …; 2 % may fail. One more does, and the cart pauses:
     look at what failed, retry it, and see it end.
     """
     with options.connect() as client:

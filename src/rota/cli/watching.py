@@ -25,7 +25,7 @@ from rota.cli.terminal import (
     inert_output,
     width_of,
 )
-from rota.sdk.answers import Attempt, LogLine, RunDetail, Step
+from rota.sdk.answers import Attempt, LogLine, Run, RunDetail, Step
 from rota.sdk.client import Client
 from rota.sdk.errors import Unavailable
 
@@ -57,11 +57,12 @@ def output_tail(lines: Iterable[LogLine], step: int | None) -> list[str]:
 
 
 def _ending(step: Step) -> str:
+    cause = f", {inert(step.cause)}" if step.cause else ""
     if step.signal is not None:
-        return f"signal {step.signal}"
+        return f"signal {step.signal}{cause}"
     if step.result == "failed" and step.exit_code is not None:
-        return f"exit {step.exit_code}"
-    return step.result.replace("_", " ")
+        return f"exit {step.exit_code}{cause}"
+    return f"{step.result.replace('_', ' ')}{cause}"
 
 
 def _tries(step: Step) -> str:
@@ -133,7 +134,8 @@ class Transcript:
             self._line(f"  {inert(attempt.message)}")
         if not (run.is_settled and attempt.number == run.attempt):
             result = (attempt.result or "").lower().replace("_", " ")
-            limit = "" if run.losses else f" of {run.max_attempts}"  # lost ones do not count
+            # What was lost or interrupted does not count against the limit.
+            limit = "" if run.losses or interrupted(run) else f" of {run.max_attempts}"
             self._line(f"  attempt {attempt.number}{limit} {result}")
 
     def _last_lines(self, run: RunDetail, attempt: Attempt) -> Sequence[LogLine]:
@@ -148,15 +150,15 @@ class Transcript:
             self._line(f"{self._verdict(run)} · {self._client.server.url}{run.url}")
 
     def _verdict(self, run: RunDetail) -> str:
-        state, took = self._terminal.state(run.state), _took(run)
+        state, length = self._terminal.state(run.state), took(run)
         match run.state:
             case "COMPLETED":
-                return f"✔ {state}{f' in {took}' if took else ''} · rota logs {run.id}"
+                return f"✔ {state}{f' in {length}' if length else ''} · rota logs {run.id}"
             case "UNKNOWN":
                 action = f"rota run resolve {run.id} --as completed|failed|retry"
                 return f"✖ {state}: a person must decide · {action}"
             case _:
-                after = f" after {took}" if took else ""
+                after = f" after {length}" if length else ""
                 cause = f" ({inert(run.cause)})" if run.cause else ""
                 logs = f" · rota logs {run.id} --failed" if run.attempts else ""
                 return f"✖ {state}{after}{cause}{logs}"
@@ -205,11 +207,24 @@ def _waited(run: RunDetail, attempt: Attempt) -> str:
     return f" ({times.length(waited)})" if waited >= 0 else ""
 
 
-def _took(run: RunDetail) -> str:
-    """Format the time from its first start to its end, back-offs included."""
-    if run.first_started_at is None or run.ended_at is None:
+_ALL_ATTEMPTS_ENDED = _WAITING | {"FAILED", "TIMED_OUT"}
+
+
+def interrupted(run: Run) -> int:
+    """Count the attempts that neither failed nor were lost, without the latest if it may count."""
+    others = run.attempt - run.failures - run.losses
+    return max(0, others if run.state in _ALL_ATTEMPTS_ENDED else others - 1)
+
+
+def took(run: Run) -> str:
+    """Format how long its latest attempt took; with others before it `2.0 s, 35.0 s in total`."""
+    if run.duration_seconds is None:
         return ""
-    return times.length((run.ended_at - run.first_started_at).total_seconds())
+    latest = times.length(run.duration_seconds)
+    if run.attempt < 2 or run.first_started_at is None or run.ended_at is None:
+        return latest
+    total = times.length((run.ended_at - run.first_started_at).total_seconds())
+    return f"{latest}, {total} in total"
 
 
 def watch(client: Client, run: str, display: Display, *, timeout: timedelta | None) -> Exit:
@@ -286,14 +301,15 @@ class ProgressDisplay:
 
 
 def progress_line(cart: CartDetail, present: datetime) -> str:
-    """Format `group 4/13  ██░░…  106/1,000  ✔ 103  ✖ 3  ▶ 20  ETA 03:52 UTC`."""
+    """Format `wave 4/13  ██░░…  106/1,000  ✔ 103  ✖ 3  ▶ 20  ETA 03:52 UTC`."""
     parts = [
-        f"group {cart.place.replace(' of ', '/')}" if cart.place else "",
+        f"wave {cart.place.replace(' of ', '/')}" if cart.place else "",
         bar(cart.done / max(cart.items, 1)),
         f"{cart.done:,}/{cart.items:,}",
         f"✔ {cart.completed:,}",
         f"✖ {cart.failed:,}",
-        f"▶ {cart.open:,}",
+        f"▶ {cart.open - cart.progress.waiting:,}",
+        f"{cart.progress.waiting:,} not started" if cart.progress.waiting else "",
         _ahead(cart, present),
     ]
     return "  ".join(part for part in parts if part)

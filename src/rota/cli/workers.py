@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from rota.api.tokens import WorkerToken
-from rota.api.workers import Worker
+from rota.api.workers import Offer, Worker
 from rota.cli import times
 from rota.cli.options import (
     DESTROYING,
@@ -21,7 +21,7 @@ from rota.cli.options import (
     WholeNumber,
     Writing,
 )
-from rota.cli.printing import Column, ListView, print_list, print_one, write_pairs
+from rota.cli.printing import Column, ListView, print_list, print_one, write_pairs, write_table
 from rota.cli.references import Answered, ask_all
 from rota.cli.terminal import CommandFailed, Exit, Terminal, inert
 from rota.cli.tokens import revoke_asked, show_once, state_of
@@ -61,7 +61,8 @@ def create(
     """Make a token for a worker; its secret is shown this once.
 
     Asks the server that --url or ROTA_URL names. Without one it writes to the store of the
-    settings, whether or not a server runs.
+    settings, whether or not a server runs, and makes a new one only where ROTA_HOME or ROTA_STORE
+    says.
     """
     from rota.cli.tokens import create_worker_token
 
@@ -86,9 +87,7 @@ def revoke(
 ) -> None:
     """Make a token worthless; a worker connected with it is sent away at its next beat."""
     revoke_asked(
-        destroying,
-        f"worker token {inert(token)}",
-        lambda client: client.revoke_worker_token(token),
+        destroying, "worker token", token, lambda client: client.revoke_worker_token(token)
     )
 
 
@@ -137,6 +136,13 @@ WORKERS: ListView[Worker] = ListView(
 )
 
 
+OFFERS: tuple[Column[Offer], ...] = (
+    Column("OFFERS", lambda offer: offer.kind),
+    Column("NAME", lambda offer: offer.name),
+    Column("", lambda offer: f"no: {offer.reason}" if offer.reason else "yes"),
+)
+
+
 def write_worker(terminal: Terminal, worker: Worker) -> None:
     """Print a worker on one page."""
     write_pairs(
@@ -144,6 +150,7 @@ def write_worker(terminal: Terminal, worker: Worker) -> None:
         [
             ("worker", f"{worker.worker} ({worker.id}, version {worker.version})"),
             ("state", worker.state),
+            ("trouble", worker.trouble),
             ("pool", worker.pool),
             ("running", _running(worker)),
             *((name, f"{_used(worker, name)} of {all_} in use") for name, all_ in _offered(worker)),
@@ -155,6 +162,9 @@ def write_worker(terminal: Terminal, worker: Worker) -> None:
             ("guard", worker.guard_mode),
         ],
     )
+    if worker.offers:
+        terminal.write("")
+        write_table(terminal, OFFERS, worker.offers)
 
 
 _LOOK_AGAIN_SECONDS = 0.5
@@ -253,9 +263,21 @@ def show(worker: Name, /, *, remote: Remote = REMOTE) -> None:
     presences = zip(listing.items, listing.data, strict=True)
     found = next((each for each in presences if worker in (each[0].worker, each[0].id)), None)
     if found is None:
-        hint = "rota worker list --all shows them"
-        raise CommandFailed(f"no worker is named {worker}", code=Exit.NOT_FOUND, hint=hint)
+        raise _no_such(worker)
     print_one(remote, Answered(*found), name=lambda shown: shown.worker, page=write_worker)
+
+
+def _no_such(worker: str) -> CommandFailed:
+    hint = "rota worker list --all shows the names"
+    return CommandFailed(f"no worker is named {worker}", code=Exit.NOT_FOUND, hint=hint)
+
+
+def _is_drained_now(client: Client, worker: str) -> bool:
+    """Return whether it is drained; refuse a worker that the server would refuse."""
+    presences = [each for each in client.list_workers(all=True).items if each.worker == worker]
+    if not presences:
+        raise _no_such(worker)
+    return is_drained(presences, worker)
 
 
 @app.command
@@ -272,9 +294,12 @@ def drain(
         resume(worker, writing=writing)
         return
     terminal = writing.terminal()
-    if writing.dry_run:
-        writing.rehearse(f"would drain worker {worker}")
     with writing.connect() as client:
+        if writing.dry_run:
+            if _is_drained_now(client, worker):
+                nothing = f"nothing to do: worker {worker} is drained already"
+                writing.rehearse(nothing, changes=False)
+            writing.rehearse(f"would drain worker {worker}")
         held = held_by(client.drain_worker(worker).items, worker)
         terminal.tell(f"draining worker {inert(worker)}, which holds {held}")
         if wait:
@@ -286,9 +311,12 @@ def drain(
 def resume(worker: Name, /, *, writing: Writing = WRITING) -> None:
     """Let a drained worker have work again."""
     terminal = writing.terminal()
-    if writing.dry_run:
-        writing.rehearse(f"would resume worker {worker}")
     with writing.connect() as client:
+        if writing.dry_run:
+            if not _is_drained_now(client, worker):
+                nothing = f"nothing to do: worker {worker} was not drained"
+                writing.rehearse(nothing, changes=False)
+            writing.rehearse(f"would resume worker {worker}")
         was_drained = is_drained(client.list_workers(all=True).items, worker)
         client.resume_worker(worker)
     name = inert(worker)

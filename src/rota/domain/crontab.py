@@ -212,6 +212,7 @@ class CrontabImport:
 
     text: str  # a valid job file with every entry that could be taken over
     problems: tuple[Problem, ...]  # errors: entries left out; warnings: what differs from cron
+    jobs: int = 0  # entries that were taken over
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,11 +243,13 @@ def import_crontab(
         reader.problems.append(_user_column_problem(first))
     for number, line in enumerate(text.split("\n"), 1):
         reader.take(number, line.strip())
-    if reader.is_unclear:  # whether the first words of the other lines are users, or commands
-        return CrontabImport(_file([], {}), tuple(reader.problems))
     in_home = {"source": {"path": home}} if home and not reader.system else {}
     defaults = {"timezone": timezone} | in_home
-    return _assemble(reader, defaults)
+    assembled = _assemble(reader, defaults)
+    if reader.is_unclear:  # whether the first words of the other lines are users, or commands
+        errors = tuple(problem for problem in assembled.problems if not problem.warning)
+        return CrontabImport(_file([], {}), errors)
+    return assembled
 
 
 def _user_column_problem(line: int) -> Problem:
@@ -269,7 +272,7 @@ def _assemble(reader: Reader, defaults: dict[str, Any]) -> CrontabImport:
         problems += _differences(entry)
         imported.append(_Imported(entry, document))
     problems.sort(key=lambda it: it.line or 0)
-    return CrontabImport(_file(imported, defaults), tuple(problems))
+    return CrontabImport(_file(imported, defaults), tuple(problems), len(imported))
 
 
 def _document(entry: Entry, names: NameGiver) -> dict[str, Any]:

@@ -7,14 +7,163 @@ transaction.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
+from operator import attrgetter
+from typing import NamedTuple
 
 from rota.domain.ids import BackfillId, CartId, JobId, RunId
-from rota.domain.run import Reason, Trigger
+from rota.domain.job import RunRules
+from rota.domain.run import Reason, Run, Trigger
 from rota.domain.spec import DEFAULT_PROJECT, Overlap
 from rota.domain.states import Cause, RunState
+
+
+class Gate(StrEnum):
+    """What can hold a run, in the order in which people are told. The texts are stored."""
+
+    TIME = "time"
+    CALENDAR = "calendar"
+    PAUSE = "pause"
+    HOLD = "hold"
+    AFTER = "after"
+    CART = "cart"
+    OVERLAP = "overlap"
+    MAX_CONCURRENCY = "max_concurrency"
+    BACKFILL = "backfill"
+    EXCLUSIVE_BY = "exclusive_by"
+    RATE_LIMIT = "rate_limit"
+    QUOTA = "quota"
+    RESOURCE = "resource"
+    WORKER = "worker"
+
+
+# Gates of shared keys: a run has those of its keys only.
+KEY_GATES = frozenset({Gate.EXCLUSIVE_BY, Gate.RATE_LIMIT, Gate.QUOTA, Gate.RESOURCE})
+
+
+def gates_of(run: Run, own: Collection[str]) -> tuple[Gate, ...]:
+    """Return the gates that there are for a run, in their order.
+
+    A gate is one of every run unless it is named here. `own` are those that the run itself does
+    not tell: of its keys, and those that it stands at. A job that is not closed is not said to have
+    passed what only some jobs ask for.
+    """
+    is_due = run.trigger is Trigger.SCHEDULE
+    only_if: dict[Gate, bool] = {
+        Gate.CALENDAR: is_due,
+        Gate.AFTER: is_due,
+        Gate.CART: run.cart is not None,
+        Gate.OVERLAP: is_due,
+        Gate.BACKFILL: run.backfill is not None,
+        **{gate: gate in own for gate in KEY_GATES},
+        **{it.gate: it.gate in own for it in CLOSINGS if it.gate is not Gate.PAUSE},
+    }
+    return tuple(gate for gate in Gate if only_if.get(gate, True))
+
+
+class ClosableJob(NamedTuple):
+    """A job that is in service, as far as gates need it that close all of it.
+
+    A tuple, as `JobRules` and `ActiveRun`: each firing makes them for thousands of jobs.
+    """
+
+    job_id: JobId
+    rules: RunRules  # of its current version
+    is_paused: bool = False
+    paused_until: datetime | None = None  # None: until somebody resumes it
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """Gate that closes a whole job for a while: none of its runs passes, whatever asked for it.
+
+    The sweep reopens it: runs that wait on its key pass the gates again once `reason` names the
+    gate no more, by time or by an edit of the job. Queued runs stay queued when it closes; a gate
+    that takes them back, as a pause does, calls `block_job` of the store.
+    """
+
+    gate: Gate
+    concerns: Callable[[ClosableJob], bool]  # whether it could close this job, now or later
+    # Why it is closed then, made by `closing_reason`; None: it is open. Asked if it `concerns`.
+    reason: Callable[[ClosableJob, datetime], Reason | None]
+
+
+def closing_key(gate: Gate, job_id: JobId) -> str:
+    """Return the key that runs of a job wait on while this gate closes it."""
+    return f"{gate}:{job_id}"
+
+
+def closing_reason(
+    gate: Gate, job: ClosableJob, message: str, *, opens_at: datetime | None, action: str
+) -> Reason:
+    """Make the reason of a closed job. `opens_at`: None where only an event opens it."""
+    key = closing_key(gate, job.job_id)
+    return Reason(gate, message, key, eligible_at=opens_at, action=action)
+
+
+def _paused(job: ClosableJob, _: datetime) -> Reason:
+    # Whatever the time is: a pause that is over lasts until its end is written down.
+    name = job.rules.name
+    return closing_reason(
+        Gate.PAUSE,
+        job,
+        f"job {name} is paused",
+        opens_at=job.paused_until,
+        action=f"rota job resume {name}",
+    )
+
+
+# In this order a run comes to them. Admission, release, sweep and forecast go by this table.
+CLOSINGS: tuple[Closing, ...] = (Closing(Gate.PAUSE, attrgetter("is_paused"), _paused),)
+_MOST_OPENINGS = 1_000  # that are looked at in search of one when all gates are open
+
+
+def can_close(job: ClosableJob) -> bool:
+    """Return whether a gate could close the job, now or later."""
+    return any(closing.concerns(job) for closing in CLOSINGS)
+
+
+def closed_jobs(jobs: Collection[ClosableJob], at: datetime) -> dict[JobId, Reason]:
+    """Return why no run of a job may go then, by the first gate that is closed.
+
+    Jobs that are open are not in it. All at once: each firing asks, and hardly any job is closed.
+    """
+    closed: dict[JobId, Reason] = {}
+    for closing in reversed(CLOSINGS):
+        for job in filter(closing.concerns, jobs):
+            if (reason := closing.reason(job, at)) is not None:
+                closed[job.job_id] = reason
+    return closed
+
+
+def opens_at(job: ClosableJob, at: datetime) -> datetime | None:
+    """Return the first instant from `at` on when all gates of the job are open; None: unknown."""
+    concerned = [closing for closing in CLOSINGS if closing.concerns(job)]
+    for _ in range(_MOST_OPENINGS):
+        reasons = [it for closing in concerned if (it := closing.reason(job, at)) is not None]
+        times = [reason.eligible_at for reason in reasons]
+        known = [time for time in times if time is not None]
+        if len(known) < len(times):
+            return None
+        if all(time <= at for time in known):  # a pause is told to the end, and over by then
+            return at
+        at = max(known)
+    return None
+
+
+def job_behind(key: str) -> JobId | None:
+    """Return the job of a key on which runs wait for a slot or for a closed job; None: another."""
+    kind, _, name = key.partition(":")
+    return JobId(name) if kind == "job" or is_closing(key) else None
+
+
+def is_closing(key: str) -> bool:
+    """Return whether it is the key of a gate that closes a whole job."""
+    kind = key.partition(":")[0]
+    return any(closing.gate == kind for closing in CLOSINGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,34 +223,39 @@ def cycle_text(cycle: Sequence[str]) -> str:
     return " → ".join(cycle)
 
 
-AFTER = "after:"  # what the keys of upstreams begin with
+AFTER = f"{Gate.AFTER}:"  # what the keys of upstreams begin with
 # A run in one of these has a slot of its job: it may be executing now, or at any moment.
 SLOT_STATES = frozenset({RunState.QUEUED, RunState.CLAIMED, RunState.PROCESSING, RunState.UNKNOWN})
 
 
-@dataclass(frozen=True, slots=True)
-class JobRules:
+class JobRules(NamedTuple):
     """Rules of a job that its gates need."""
 
     job_id: JobId
     name: str
     overlap: Overlap
     max_concurrency: int | None
-    is_paused: bool = False
-    paused_until: datetime | None = None
+    closed: Reason | None = None  # why none of its runs may go; None: no gate closes all of it
     project: str = DEFAULT_PROJECT
     after: tuple[str, ...] = ()  # names of jobs that its due runs wait for
     after_within: timedelta | None = None  # how long; None: for ever
 
-    @property
-    def is_gated(self) -> bool:
-        """Return whether its other runs can keep one of its runs from going."""
-        return self.overlap is not Overlap.ALLOW or self.max_concurrency is not None
+    def can_hold_back(self, trigger: Trigger) -> bool:
+        """Return whether its other runs can keep a run of this kind from going."""
+        is_limited = trigger is Trigger.BACKFILL or self.max_concurrency is not None
+        return is_limited or _is_exclusive(self, trigger)
+
+    def counts(self, trigger: Trigger, state: RunState) -> bool:
+        """Return whether a run of this kind must be seen by those that come after it."""
+        if trigger is Trigger.SCHEDULE:
+            return True
+        is_limited = trigger is Trigger.BACKFILL or self.max_concurrency is not None
+        return is_limited and state in SLOT_STATES
 
     def lets_any_go(self, trigger: Trigger) -> bool:
         """Return whether runs of this kind go at once, however many there are."""
         takes_turns = trigger is Trigger.SCHEDULE or trigger is Trigger.BACKFILL
-        return not takes_turns and self.max_concurrency is None and not self.is_paused
+        return not takes_turns and self.max_concurrency is None and self.closed is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +266,7 @@ class BackfillRules:
     max_parallel: int
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveRun:
+class ActiveRun(NamedTuple):
     """A run of the job that is due and not final."""
 
     id: RunId
@@ -155,22 +308,22 @@ def job_key(job_id: JobId) -> str:
 
 def pause_key(job_id: JobId) -> str:
     """Return the key that a run waits on while its job is paused."""
-    return f"pause:{job_id}"
+    return closing_key(Gate.PAUSE, job_id)
 
 
 def backfill_key(backfill: BackfillId) -> str:
     """Return the key that a run waits on until it is its turn in its backfill."""
-    return f"backfill:{backfill}"
+    return f"{Gate.BACKFILL}:{backfill}"
 
 
 def cart_key(cart: CartId) -> str:
     """Return the key that a run waits on while its cart is paused or ends early."""
-    return f"cart:{cart}"
+    return f"{Gate.CART}:{cart}"
 
 
 def hold_key(run: RunId) -> str:
     """Return the key that a held run waits on."""
-    return f"hold:{run}"
+    return f"{Gate.HOLD}:{run}"
 
 
 def after_key(project: str, upstream: str) -> str:
@@ -180,7 +333,7 @@ def after_key(project: str, upstream: str) -> str:
 
 def worker_key(pool: str, shape: str) -> str:
     """Return the key that runs of one shape wait on while no worker of their pool fits them."""
-    return f"worker:{pool}/{hashlib.blake2b(shape.encode(), digest_size=8).hexdigest()}"
+    return f"{Gate.WORKER}:{pool}/{hashlib.blake2b(shape.encode(), digest_size=8).hexdigest()}"
 
 
 def admit(
@@ -196,8 +349,8 @@ def admit(
     that a due run waits for. Runs that are caught up queue one after another, whatever the overlap
     policy: they take nobody's place, and nobody takes theirs.
     """
-    if rules.is_paused:
-        return paused(rules)
+    if rules.closed is not None:
+        return blocked(rules.closed)
     if backfill is not None:
         return _in_turn(rules, backfill, active)
     if not active and not missing:
@@ -220,38 +373,31 @@ def admit(
     return replace(admission, supersedes=supersedes) if supersedes else admission
 
 
-def paused(rules: JobRules) -> Admission:
-    """Block a run at the gate of a paused job."""
-    reason = Reason(
-        gate="pause",
-        message=f"job {rules.name} is paused",
-        key=pause_key(rules.job_id),
-        eligible_at=rules.paused_until,
-        action=f"rota job resume {rules.name}",
-    )
+def blocked(reason: Reason) -> Admission:
+    """Block a run for one reason, on its key."""
     return Admission(RunState.BLOCKED, blocked_on=reason.key, reasons=(reason,))
 
 
 def held_by_cart(cart: CartId, name: str) -> Admission:
     """Block a run of a cart that is paused, or comes to an early end."""
     reason = Reason(
-        gate="cart",
+        gate=Gate.CART,
         message=f"its cart {name} lets nothing start",
         key=cart_key(cart),
         action=f"rota cart show {cart}",
     )
-    return Admission(RunState.BLOCKED, blocked_on=reason.key, reasons=(reason,))
+    return blocked(reason)
 
 
 def held(run: RunId, actor: str) -> Admission:
     """Block a run that somebody holds."""
     reason = Reason(
-        gate="hold",
+        gate=Gate.HOLD,
         message=f"{actor} holds it",
         key=hold_key(run),
         action=f"rota run release {run}",
     )
-    return Admission(RunState.BLOCKED, blocked_on=reason.key, reasons=(reason,))
+    return blocked(reason)
 
 
 def without_worker(pool: str, shape: str, lacks: Collection[str]) -> Admission:
@@ -260,12 +406,12 @@ def without_worker(pool: str, shape: str, lacks: Collection[str]) -> Admission:
     `lacks` is what the worker that comes nearest has not.
     """
     reason = Reason(
-        gate="worker",
+        gate=Gate.WORKER,
         message=f"no worker of pool {pool} could ever take it: missing {', '.join(lacks)}",
         key=worker_key(pool, shape),
         action="rota worker list",
     )
-    return Admission(RunState.BLOCKED, blocked_on=reason.key, reasons=(reason,))
+    return blocked(reason)
 
 
 def _following(rules: JobRules, missing: Sequence[Upstream]) -> Admission:
@@ -286,7 +432,7 @@ def _following_reason(rules: JobRules, upstream: Upstream) -> Reason:
         message = f"there is no job {upstream.name}, which {rules.name} follows"
         action = f"rota job show {rules.name}"
     return Reason(
-        gate="after",
+        gate=Gate.AFTER,
         message=message,
         key=after_key(rules.project, upstream.name),
         action=action,
@@ -357,7 +503,7 @@ def _in_turn(rules: JobRules, backfill: BackfillRules, active: Sequence[ActiveRu
 # The messages name no other run: they stay true while the runs ahead come and go.
 def _overlap_reason(rules: JobRules) -> Reason:
     return Reason(
-        gate="overlap",
+        gate=Gate.OVERLAP,
         message=f"another scheduled run of {rules.name} is active (overlap: {rules.overlap})",
         key=job_key(rules.job_id),
         action=f"rota run list --active --job {rules.name}",
@@ -366,7 +512,7 @@ def _overlap_reason(rules: JobRules) -> Reason:
 
 def _concurrency_reason(rules: JobRules) -> Reason:
     return Reason(
-        gate="max_concurrency",
+        gate=Gate.MAX_CONCURRENCY,
         message=f"{rules.name} has no free slot (max_concurrency: {rules.max_concurrency})",
         key=job_key(rules.job_id),
         action=f"rota run list --active --job {rules.name}",
@@ -376,7 +522,7 @@ def _concurrency_reason(rules: JobRules) -> Reason:
 def turn_reason(rules: JobRules, backfill: BackfillRules) -> Reason:
     """Explain why a run waits for others of its backfill."""
     return Reason(
-        gate="backfill",
+        gate=Gate.BACKFILL,
         message=f"it is not its turn in the backfill of {rules.name} "
         f"(max_parallel: {backfill.max_parallel})",
         key=backfill_key(backfill.id),
@@ -398,7 +544,7 @@ def releasable(
 
     `waiting` are the BLOCKED ones by age, `active` all others that are active.
     """
-    if rules.is_paused:
+    if rules.closed is not None:
         return []
     free = _free_slots(rules, active)
     scheduled = [run for run in active if run.trigger is Trigger.SCHEDULE]
@@ -409,14 +555,14 @@ def releasable(
         if _is_exclusive(rules, run.trigger):
             if any(_goes_before(other, run) for other in scheduled):
                 continue
-            scheduled.append(replace(run, state=RunState.QUEUED))
+            scheduled.append(run._replace(state=RunState.QUEUED))
         released.append(run.id)
     return released
 
 
 def backfill_room(rules: JobRules, backfill: BackfillRules, active: Sequence[ActiveRun]) -> int:
     """Return how many more runs of a backfill may go now, by its own limit and that of the job."""
-    if rules.is_paused:
+    if rules.closed is not None:
         return 0
     room = min(backfill.max_parallel - _in_flight(backfill, active), _free_slots(rules, active))
     return max(0, int(room))

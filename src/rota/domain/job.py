@@ -122,7 +122,7 @@ class Job:
     waits: bool  # its next due time depends on the end of its latest run
     answered_to: datetime  # the latest due time that has its answer, perhaps one to come; or 1970
     expected_seconds: float | None  # moving average of its runs; None before the first
-    last_state: str | None = None  # of the newest run
+    last_state: str | None = None  # of the newest run, also of one that waits; None: there is none
     last_ended_at: datetime | None = None
     stuck_since: datetime | None = None  # since when runs wait in vain; None: they do not
     deleted_at: datetime | None = None  # None: it is in service

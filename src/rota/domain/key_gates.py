@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from rota.domain.gates import Gate
 from rota.domain.ids import instant
 from rota.domain.keys import (
     MINUTE_QUOTA,
@@ -115,10 +116,10 @@ def kept_until(since: int, now: int) -> int:
 
 
 GATES = {
-    KeyKind.EXCLUSIVE: "exclusive_by",
-    KeyKind.RATE: "rate_limit",
-    KeyKind.QUOTA: "quota",
-    KeyKind.RESOURCE: "resource",
+    KeyKind.EXCLUSIVE: Gate.EXCLUSIVE_BY,
+    KeyKind.RATE: Gate.RATE_LIMIT,
+    KeyKind.QUOTA: Gate.QUOTA,
+    KeyKind.RESOURCE: Gate.RESOURCE,
 }
 
 

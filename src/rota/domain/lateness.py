@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil, inf
@@ -31,9 +31,28 @@ def lateness_of(delays: Sequence[float]) -> Lateness | None:
     return Lateness(len(ordered), p50, p95, p99)
 
 
-def bound_of(delay: float) -> float:
-    """Return the bound of the histogram that counts this delay."""
-    return DELAY_BOUNDS[bisect_left(DELAY_BOUNDS, delay)]
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Delays that one bound of the histogram counts."""
+
+    count: int = 0
+    seconds: float = 0.0  # their sum
+
+    def __add__(self, other: Bucket) -> Bucket:
+        return Bucket(self.count + other.count, self.seconds + other.seconds)
+
+
+def histogram(delays: Iterable[float]) -> dict[float, Bucket]:
+    """Return these delays by the bound that counts them: the least that is not below."""
+    ordered = sorted(delays)
+    buckets: dict[float, Bucket] = {}
+    start = 0
+    for bound in DELAY_BOUNDS:
+        end = bisect_right(ordered, bound, start)
+        if end > start:
+            buckets[bound] = Bucket(end - start, sum(ordered[start:end]))
+        start = end
+    return buckets
 
 
 MOST_WAITING = 100

@@ -15,6 +15,7 @@ import heapq
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 BOOST_SECONDS = 30.0  # head start of one step of priority, in pool-seconds
 DEFAULT_EXPECTED_SECONDS = 1.0
@@ -125,6 +126,11 @@ def activation_tag(tag: float, others: PoolTags) -> float:
 def cost_of(seconds: float, capacity: float) -> float:
     """Return the cost of a run of this length that takes a fraction of the pool's capacity."""
     return max(seconds, LEAST_CHARGED_SECONDS) * capacity
+
+
+def cost_of_all(seconds: Iterable[float], capacity: float) -> float:
+    """Return the cost of runs of these lengths, each of which takes that fraction."""
+    return sum(map(max, seconds, repeat(LEAST_CHARGED_SECONDS))) * capacity
 
 
 @dataclass(frozen=True, slots=True)

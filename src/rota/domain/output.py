@@ -1,9 +1,9 @@
 """Output of an attempt as records: one a line, packed into chunks, read back byte for byte.
 
-A record is readable by a person with `zcat`. A chunk is small enough to fetch by itself, and
-compressed on its own.
-
-Pure: it is given bytes and times. Where chunks are kept and how they travel is decided elsewhere.
+Read in the order of the data: records and their format, chunks of them, and `OutputRecorder`, which
+makes both from what an attempt prints, up to its limit. Pure: it is given bytes and times; where
+chunks are kept and how they travel is decided elsewhere. A chunk is compressed on its own, small
+enough to fetch by itself, and readable by a person with `zcat`.
 
 The format of records:
 
@@ -28,6 +28,8 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import groupby
+from operator import itemgetter
 
 from rota.domain.errors import Unavailable
 from rota.domain.quantities import format_size
@@ -80,6 +82,28 @@ def read_records(data: bytes, first: int = 0, limit: int | None = None) -> Itera
         index += count
 
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Records in a row with the same time, stream and step."""
+
+    index: int  # of its first record
+    at_ms: int
+    stream: Stream
+    step: int
+    text: bytes  # of all records, with line feeds between them
+    ends_line: bool  # False: it is a single record, and its line goes on
+
+
+def read_blocks(data: bytes, first: int = 0) -> Iterator[Block]:
+    """Yield all records from the given index on, as few blocks."""
+    index = 0
+    for group in _groups(data):
+        count = group.body.count(b"\n")
+        if first < index + count:
+            yield from group.blocks(index, max(first - index, 0))
+        index += count
+
+
 def find_records(data: bytes, text: bytes, first: int = 0) -> Iterator[tuple[int, Record]]:
     """Yield records that contain a text, with their indexes, from the given index on."""
     if text not in data:
@@ -121,8 +145,30 @@ class _Group:
     def record(self, line: bytes) -> Record:
         return Record(self.at_ms, self.stream, self.step, line[1:], line.startswith(b"|"))
 
+    @property
+    def has_open_lines(self) -> bool:
+        return self.body.startswith(b"+") or b"\n+" in self.body
+
+    def blocks(self, index: int, skipped: int) -> Iterator[Block]:
+        """Yield the records but the skipped ones; `index` is that of the first one."""
+        if not skipped and not self.has_open_lines:
+            yield self._block(index, self.body[1:-1].replace(b"\n|", b"\n"), ends_line=True)
+            return
+        index += skipped
+        for mark, lines in groupby(self.lines()[skipped:], key=itemgetter(0)):
+            texts = [line[1:] for line in lines]
+            if mark == ord("|"):
+                yield self._block(index, b"\n".join(texts), ends_line=True)
+            else:
+                for place, text in enumerate(texts, index):
+                    yield self._block(place, text, ends_line=False)
+            index += len(texts)
+
+    def _block(self, index: int, text: bytes, *, ends_line: bool) -> Block:
+        return Block(index, self.at_ms, self.stream, self.step, text, ends_line)
+
     def raw(self) -> bytes:
-        if self.body.startswith(b"+") or b"\n+" in self.body:
+        if self.has_open_lines:
             return b"".join(
                 line[1:] + b"\n" if line.startswith(b"|") else line[1:] for line in self.lines()
             )

@@ -29,6 +29,7 @@ class Ending:
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     is_cancel_requested: bool = False
     deadline_at: datetime | None = None
+    cause: str = ""  # the worker's word for what stopped it, such as `oom`; "": it has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,8 @@ def backoff(policy: Retry, failures: int, fraction: float) -> timedelta:
 def _cause(ending: Ending) -> str:
     if ending.result is AttemptResult.TIMED_OUT:
         return "timeout"
+    if ending.cause:  # it knows more than how the process ended
+        return ending.cause
     if ending.signal is not None:
         return f"signal {ending.signal}"
     if ending.exit_code is not None:

@@ -1,9 +1,11 @@
-"""Run, its attempts, and what a worker reports about them.
+"""Run, its attempts, what a worker reports about them, and which outputs a run may have.
 
-Values that every part of Rota can carry: JSON without its odd corners.
+A run carries its latest attempt: most have only one, and a row for each would double the writes
+of a claim and of an end. Earlier attempts are kept beside it.
 
-A job may hand in anything. What one part can parse and the next cannot would otherwise break
-whoever is last in line.
+A job may hand in any JSON as its outputs. They pass through stores, messages and clients of other
+languages, and what one of these can parse and the next cannot would fail the last one, far from the
+cause. `why_not_portable` finds such values in the worker, and again where the server takes them.
 """
 
 from __future__ import annotations
@@ -56,9 +58,7 @@ class OutputState(StrEnum):
 class Reason:
     """One gate that holds a run, for programs (`gate`, `key`) and people (`message`)."""
 
-    # time, calendar, pause, hold, after, cart, overlap, max_concurrency, backfill, exclusive_by,
-    # rate_limit, quota, resource, worker
-    gate: str
+    gate: str  # one of `domain.gates.Gate`; of another release perhaps one that is unknown here
     message: str
     key: str = ""  # what frees it, e.g. "job:j_…"
     eligible_at: datetime | None = None  # when it opens by itself; None: unknown or by an event
@@ -75,6 +75,9 @@ class StepReport:
     signal: int | None = None
     seconds: float = 0.0
     tries: int = 1
+    cpu_seconds: float = 0.0  # of all tries together
+    max_memory_bytes: int = 0  # of the try that took most
+    cause: str = ""  # what made it end so, if anything special did
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,12 @@
-"""Shapes: demands of runs on a worker, and the placement of runs, with no large one starved.
+"""Shapes: what runs demand of a worker, and their placement on one, with no large run starved.
 
-Runs of equal demands share a *shape*, a short text.
+Runs of equal demands share a *shape*, a short text that a store compares: whether a worker fits is
+decided once for each shape, not for each run. `Placement` decides which runs, offered in order of
+service, go to one worker now.
 
 The best-ranked run that does not fit now gets a *reservation* on a worker that it could fit. From
 then on others may only *backfill* there: run in what the reservation leaves, or be over before the
-room for it is there (EASY backfilling).
+room for it is there (EASY backfilling). Small runs would otherwise fill each gap for ever.
 """
 
 from __future__ import annotations

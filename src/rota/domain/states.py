@@ -5,8 +5,11 @@ Every write of a state, by a decision in Python or by set-based SQL, is one of `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from operator import attrgetter
+from typing import Protocol
 
 
 class RunState(StrEnum):
@@ -93,6 +96,50 @@ def is_final(state: RunState) -> bool:
 def seen_state(state: RunState, *, is_served: bool) -> RunState:
     """Return a state as people see it: queued in a pool without workers is blocked."""
     return RunState.BLOCKED if state is RunState.QUEUED and not is_served else state
+
+
+class HistoryEvent(Protocol):
+    """Event of the history, which may name many runs."""
+
+    @property
+    def seq(self) -> int: ...  # its position
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def ids(self) -> Sequence[str]: ...
+
+    @property
+    def data(self) -> Mapping[str, object]: ...
+
+
+_STATES_BY_KIND: Mapping[str, RunState] = {
+    "run.scheduled": RunState.SCHEDULED,
+    "run.blocked": RunState.BLOCKED,
+    "run.queued": RunState.QUEUED,
+    "run.claimed": RunState.CLAIMED,
+    "run.started": RunState.PROCESSING,
+    "run.unknown": RunState.UNKNOWN,
+}
+_ENDS = frozenset({"run.finished", "run.resolved"})  # their data name the state
+
+
+def state_after(event: HistoryEvent) -> RunState | None:
+    """Return the state in which an event leaves its runs; None: it is not about their state."""
+    if event.kind in _ENDS:
+        return RunState(str(event.data["state"]))
+    return _STATES_BY_KIND.get(event.kind)
+
+
+def fold_events(events: Iterable[HistoryEvent]) -> dict[str, list[RunState]]:
+    """Return the states each run went through, by position, in whatever order events arrived."""
+    paths: defaultdict[str, list[RunState]] = defaultdict(list)
+    for event in sorted(events, key=attrgetter("seq")):
+        if (state := state_after(event)) is not None:
+            for run in event.ids:
+                paths[run].append(state)
+    return dict(paths)
 
 
 class Cause(StrEnum):

@@ -8,10 +8,10 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,10 +21,21 @@ from rota.domain.errors import Invalid, Unavailable
 from rota.domain.output import Stream
 from rota.domain.quantities import format_duration
 from rota.domain.run import AttemptResult, why_not_portable
-from rota.ports.executor import Assignment, Desk, Exit, OutputSink, Process, Spawner
+from rota.domain.spec import JobSpec
+from rota.ports.executor import (
+    AttemptReports,
+    Completions,
+    Exit,
+    JobBatch,
+    OutputSink,
+    Process,
+    Spawner,
+)
 from rota.ports.work import Fence, Outcome, StepOutcome
 from rota.sdk.host.wire import (
+    Batch,
     Cancel,
+    Completed,
     Done,
     Hello,
     News,
@@ -32,7 +43,6 @@ from rota.sdk.host.wire import (
     Printed,
     Run,
     Stop,
-    Task,
     Unusable,
     encode,
     message_reader,
@@ -167,18 +177,30 @@ def _spawn(app: str, address: str, spawner: Spawner) -> Process:
 
 
 @dataclass(slots=True, eq=False)
-class _Held:
-    """Attempt from its assignment to its end."""
+class _Sent:
+    """Attempts that a host has, with consecutive keys."""
 
-    assignment: Assignment
-    sent_at: int | None = None  # microseconds of the store's clock; None: no host has it
-    timer: asyncio.TimerHandle | None = None  # of its timeout, later of its grace
-    stopped_as: AttemptResult | None = None  # CANCELLED or TIMED_OUT once it is to stop
+    batch: JobBatch
+    first_key: int
+    sent_at: int  # microseconds of the store's clock
+    going: int  # that have not ended
+    timer: asyncio.TimerHandle | None = None  # of their timeout
 
-    def set_timer(self, timer: asyncio.TimerHandle | None) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-        self.timer = timer
+    def fence(self, key: int) -> Fence:
+        return self.batch.fences[key - self.first_key]
+
+    @property
+    def keys(self) -> range:
+        return range(self.first_key, self.first_key + len(self.batch))
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """Order to an attempt to stop."""
+
+    result: AttemptResult  # CANCELLED or TIMED_OUT
+    at: int  # microseconds of the machine's monotonic clock
+    timer: asyncio.TimerHandle  # of its grace
 
 
 class PythonExecutor:
@@ -189,14 +211,16 @@ class PythonExecutor:
     started.
     """
 
-    def __init__(self, desk: Desk, spawner: Spawner, app: str) -> None:
-        self._desk = desk
+    def __init__(self, reports: AttemptReports, spawner: Spawner, app: str) -> None:
+        self._reports = reports
         self._spawner = spawner
         self._app = app
         self._loop = asyncio.get_running_loop()
-        self._keys = count(1)
-        self._held: dict[int, _Held] = {}
-        self._unsent: dict[int, Task] = {}  # held, but given to no host yet
+        self._next_key = 1
+        self._sent: dict[int, _Sent] = {}  # by key, until its attempt has ended
+        self._stops: dict[int, _Stop] = {}
+        self._deadlines: dict[int, asyncio.TimerHandle] = {}
+        self._unsent: list[JobBatch] = []  # given to no host yet
         self._host: FunctionHost | None = None
         self._starting: asyncio.Task[FunctionHost] | None = None
         self._full: list[OutputSink] = []  # why nothing is read from the host
@@ -210,9 +234,8 @@ class PythonExecutor:
         assert self._host is not None
         return self._host.functions
 
-    def start(self, assignments: Sequence[Assignment]) -> None:
-        tasks = [self._hold(assignment) for assignment in assignments]
-        self._unsent.update((task.key, task) for task in tasks)
+    def start(self, batches: Sequence[JobBatch]) -> None:
+        self._unsent += batches
         if self._host is None:
             self._start_host()
         elif self._host.is_open:
@@ -220,8 +243,14 @@ class PythonExecutor:
 
     def cancel(self, fences: Sequence[Fence]) -> None:
         wanted = set(fences)
-        keys = [key for key, held in self._held.items() if held.assignment.work.fence in wanted]
-        self._stop(keys, AttemptResult.CANCELLED)
+        unsent = [fence for each in self._unsent for fence in each.fences if fence in wanted]
+        self._unsent = [rest for each in self._unsent if len(rest := each.without(wanted))]
+        now = self._reports.store_micros()
+        self._end(unsent, now, AttemptResult.CANCELLED, "it had not begun")
+        self._stop(
+            [key for key, sent in self._sent.items() if sent.fence(key) in wanted],
+            AttemptResult.CANCELLED,
+        )
 
     async def close(self) -> None:
         self._is_closing = True
@@ -230,35 +259,7 @@ class PythonExecutor:
         if self._host is not None:
             await self._host.stop()
 
-    def _hold(self, assignment: Assignment) -> Task:
-        key = next(self._keys)
-        work, spec = assignment.work, assignment.spec
-        self._held[key] = _Held(assignment)
-        return Task(
-            key,
-            spec.function,
-            work.run,
-            work.attempt,
-            spec.name,
-            spec.project,
-            work.due_at,
-            work.inputs,
-        )
-
-    def _send_all(self, host: FunctionHost) -> None:
-        now = self._desk.store_micros()
-        for key in self._unsent:
-            self._begin(key, now)
-        if self._unsent:
-            host.connection.send(Run(tuple(self._unsent.values())))
-            self._unsent.clear()
-
-    def _begin(self, key: int, now: int) -> None:
-        held = self._held[key]
-        held.sent_at = now
-        seconds = held.assignment.seconds_allowed(now)
-        if seconds is not None:
-            held.timer = self._loop.call_later(seconds, self._stop, [key], AttemptResult.TIMED_OUT)
+    # --- the host
 
     def _start_host(self) -> asyncio.Task[FunctionHost]:
         if self._starting is None:
@@ -271,7 +272,10 @@ class PythonExecutor:
         self._starting = None
         error = starting.exception()
         if error is not None:
-            self._end(list(self._unsent), AttemptResult.FAILED, str(error))
+            unsent, self._unsent = self._unsent, []
+            fences = [fence for each in unsent for fence in each.fences]
+            now = self._reports.store_micros()
+            self._end(fences, now, AttemptResult.FAILED, str(error))
             return
         self._host = starting.result()
         self._host.ended.add_done_callback(partial(self._host_ended, self._host))
@@ -280,47 +284,131 @@ class PythonExecutor:
     def _host_ended(self, host: FunctionHost, ended: asyncio.Future[Exit]) -> None:
         """End the attempts of a host that died: a single one is to blame, several are LOST."""
         self._host = None
-        ran = {key: held for key, held in self._held.items() if key not in self._unsent}
+        is_culprit = len(self._sent) == 1 and not host.is_killed
         for result in (AttemptResult.CANCELLED, AttemptResult.TIMED_OUT):
-            stopped = [key for key, held in ran.items() if held.stopped_as is result]
-            self._end(stopped, result, "killed: it did not stop within its grace")
-        others = [key for key, held in ran.items() if held.stopped_as is None]
-        is_culprit = len(ran) == 1 and not host.is_killed
+            stopped = [key for key, stop in self._stops.items() if stop.result is result]
+            self._end_sent(stopped, result, "killed: it did not stop within its grace")
         result = AttemptResult.FAILED if is_culprit else AttemptResult.LOST
-        self._end(others, result, f"the function host died ({_describe_exit(ended.result())})")
+        words = f"the function host died ({_describe_exit(ended.result())})"
+        self._end_sent(list(self._sent), result, words)
         if not self._is_closing:
             self._start_host()
-
-    def _stop(self, keys: Sequence[int], result: AttemptResult) -> None:
-        """Interrupt functions; kill the host of one that does not end within its grace."""
-        self._end([key for key in keys if key in self._unsent], result, "it had not begun")
-        stopping = [key for key in keys if key in self._held and not self._held[key].stopped_as]
-        for key in stopping:
-            held = self._held[key]
-            held.stopped_as = result
-            grace = held.assignment.spec.grace.total_seconds()
-            held.set_timer(self._loop.call_later(grace, self._kill_host))
-        if self._host is not None and stopping:
-            self._host.connection.send(Cancel(tuple(stopping)))
 
     def _kill_host(self) -> None:
         if self._host is not None:
             self._host.kill()
 
+    # --- attempts
+
+    def _send_all(self, host: FunctionHost) -> None:
+        if self._unsent:
+            now = self._reports.store_micros()
+            host.connection.send(Run(tuple(self._message(each, now) for each in self._unsent)))
+            self._unsent = []
+
+    def _message(self, batch: JobBatch, now: int) -> Batch:
+        """Return the message that starts attempts, and note that the host has them."""
+        sent = _Sent(batch, self._next_key, now, len(batch))
+        self._next_key += len(batch)
+        self._sent.update(dict.fromkeys(sent.keys, sent))
+        self._set_timers(sent)
+        spec, columns = batch.spec, batch.batch
+        return Batch(
+            spec.function,
+            spec.name,
+            spec.project,
+            sent.first_key,
+            columns.runs,
+            columns.numbers,
+            columns.due_at,
+            columns.inputs,
+        )
+
+    def _set_timers(self, sent: _Sent) -> None:
+        timed_out = AttemptResult.TIMED_OUT
+        if sent.batch.spec.timeout is not None:
+            seconds = sent.batch.spec.timeout.total_seconds()
+            sent.timer = self._loop.call_later(seconds, self._stop_all, sent, timed_out)
+        for at, seconds in sent.batch.deadlines(sent.sent_at).items():
+            key = sent.first_key + at
+            self._deadlines[key] = self._loop.call_later(seconds, self._stop, [key], timed_out)
+
+    def _stop_all(self, sent: _Sent, result: AttemptResult) -> None:
+        self._stop([key for key in sent.keys if key in self._sent], result)
+
+    def _stop(self, keys: Sequence[int], result: AttemptResult) -> None:
+        """Interrupt functions; kill the host of one that does not end within its grace."""
+        stopping = [key for key in keys if key in self._sent and key not in self._stops]
+        for key in stopping:
+            grace = self._sent[key].batch.spec.grace.total_seconds()
+            timer = self._loop.call_later(grace, self._kill_host)
+            self._stops[key] = _Stop(result, _monotonic_micros(), timer)
+        if self._host is not None and stopping:
+            self._host.connection.send(Cancel(tuple(stopping)))
+
     def _hear(self, news: News) -> None:
         for printed in news.printed:
-            if printed.key in self._held:
-                self._feed(self._held[printed.key], printed)
+            if printed.key in self._sent:
+                self._feed(self._sent[printed.key].fence(printed.key), printed)
         for each in news.progressed:
-            if each.key in self._held:
-                fence = self._held[each.key].assignment.work.fence
-                self._desk.progressed(fence, each.done, each.total, each.message)
-        if news.done:
-            shift = self._desk.store_micros() - time.monotonic_ns() // 1000
-            self._desk.ended([_outcome(self._release(done.key), done, shift) for done in news.done])
+            if each.key in self._sent:
+                fence = self._sent[each.key].fence(each.key)
+                self._reports.progressed(fence, each.done, each.total, each.message)
+        shift = self._reports.store_micros() - _monotonic_micros()
+        completed, more = self._sorted(news)
+        if completed.keys:
+            self._complete(completed, shift)
+        if more:
+            self._reports.ended([self._outcome(done, shift) for done in more])
 
-    def _feed(self, held: _Held, printed: Printed) -> None:
-        sink = self._desk.output(held.assignment.work.fence)
+    def _sorted(self, news: News) -> tuple[Completed, Sequence[Done]]:
+        """Return what completed, and what has more to tell: also what was to stop."""
+        completed = news.completed
+        if not self._stops or self._stops.keys().isdisjoint(completed.keys):
+            return completed, news.done
+        each = [
+            Done(key, "completed", started, ended, cpu, "", completed.outputs.get(at, b""))
+            for at, (key, started, ended, cpu) in enumerate(
+                zip(completed.keys, completed.started, completed.ended, completed.cpu, strict=True)
+            )
+        ]
+        return Completed(), [*each, *news.done]
+
+    def _complete(self, completed: Completed, shift: int) -> None:
+        fences = self._release(completed.keys)
+        portable = {at: _portable_text(output) for at, output in completed.outputs.items()}
+        self._reports.completed(
+            Completions(
+                fences,
+                [started + shift for started in completed.started],
+                [ended + shift for ended in completed.ended],
+                completed.cpu,
+                {at: text for at, text in portable.items() if text},
+            )
+        )
+
+    def _outcome(self, done: Done, shift: int) -> Outcome:
+        """Build the outcome; `shift` converts the machine's monotonic time to the store's."""
+        spec, stop = self._sent[done.key].batch.spec, self._stops.get(done.key)
+        result, message = _result(spec, stop, done)
+        [fence] = self._release([done.key])
+        text = _portable_text(done.output) if done.output else ""
+        return Outcome(
+            fence.run,
+            fence.number,
+            result,
+            done.started + shift,
+            done.ended + shift,
+            message=message,
+            outputs=msgspec.json.decode(text) if text else None,
+            steps=tuple(
+                StepOutcome(step.name, step.result, seconds=step.seconds) for step in done.steps
+            ),
+            cpu_seconds=done.cpu / 1e6,
+        )
+
+    def _feed(self, fence: Fence, printed: Printed) -> None:
+        sink = self._reports.output(fence)
         sink.feed(Stream(printed.stream), printed.step, printed.data)
         if sink.is_full and sink not in self._full:
             self._full.append(sink)
@@ -336,56 +424,66 @@ class PythonExecutor:
         self._draining = None
         connection.resume_reading()
 
-    def _release(self, key: int) -> _Held:
-        held = self._held.pop(key)
-        self._unsent.pop(key, None)
-        held.set_timer(None)
-        return held
+    def _release(self, keys: Sequence[int]) -> list[Fence]:
+        """Forget attempts that have ended; return their fences."""
+        batches = list(map(self._sent.pop, keys))
+        for sent, count in Counter(batches).items():
+            sent.going -= count
+            if not sent.going and sent.timer is not None:
+                sent.timer.cancel()
+        if self._stops or self._deadlines:
+            self._cancel_timers(keys)
+        return [
+            sent.batch.fences[key - sent.first_key] for key, sent in zip(keys, batches, strict=True)
+        ]
 
-    def _end(self, keys: Sequence[int], result: AttemptResult, message: str) -> None:
+    def _cancel_timers(self, keys: Sequence[int]) -> None:
+        for key in keys:
+            if stop := self._stops.pop(key, None):
+                stop.timer.cancel()
+            if timer := self._deadlines.pop(key, None):
+                timer.cancel()
+
+    def _end_sent(self, keys: Sequence[int], result: AttemptResult, message: str) -> None:
+        """Report attempts that died with their host."""
+        by_start: dict[int, list[int]] = {}
+        for key in keys:
+            by_start.setdefault(self._sent[key].sent_at, []).append(key)
+        for sent_at, together in by_start.items():
+            self._end(self._release(together), sent_at, result, message)
+
+    def _end(
+        self, fences: Sequence[Fence], began_at: int, result: AttemptResult, message: str
+    ) -> None:
         """Report attempts that no host reported."""
-        now = self._desk.store_micros()
-        released = [self._release(key) for key in keys]
-        if released:
-            self._desk.ended([_unreported(held, result, now, message) for held in released])
+        now = self._reports.store_micros()
+        outcomes = [
+            Outcome(f.run, f.number, result, began_at, now, message=message) for f in fences
+        ]
+        if outcomes:
+            self._reports.ended(outcomes)
 
 
-def _unreported(held: _Held, result: AttemptResult, now: int, message: str) -> Outcome:
-    work = held.assignment.work
-    began_at = now if held.sent_at is None else held.sent_at
-    return Outcome(work.run, work.attempt, result, began_at, now, message=message)
+def _monotonic_micros() -> int:
+    return time.monotonic_ns() // 1000
 
 
-def _outcome(held: _Held, done: Done, shift: int) -> Outcome:
-    """Build the outcome; `shift` converts the machine's monotonic time to the store's."""
-    work = held.assignment.work
-    result, message = _result(held, done)
-    return Outcome(
-        work.run,
-        work.attempt,
-        result,
-        done.started + shift,
-        done.ended + shift,
-        message=message,
-        outputs=_portable(done.output) if done.output else None,
-        steps=tuple(
-            StepOutcome(step.name, step.result, seconds=step.seconds) for step in done.steps
-        ),
-        cpu_seconds=done.cpu / 1e6,
-    )
+def _portable_text(output: bytes) -> str:
+    """Return a function's result as JSON; "" if some part of Rota could not carry it."""
+    try:
+        return "" if why_not_portable(msgspec.json.decode(output)) else output.decode()
+    except (ValueError, RecursionError):  # no JSON, or nested deeper than anything here reads
+        return ""
 
 
-def _portable(output: bytes) -> Any:
-    """Return a function's result; None if some part of Rota could not carry it."""
-    outputs = msgspec.json.decode(output)
-    return None if why_not_portable(outputs) else outputs
-
-
-def _result(held: _Held, done: Done) -> tuple[AttemptResult, str]:
-    if held.stopped_as is AttemptResult.TIMED_OUT:
-        timeout = held.assignment.spec.timeout
+def _result(spec: JobSpec, stop: _Stop | None, done: Done) -> tuple[AttemptResult, str]:
+    """Return how an attempt ended. What ended before it was to stop ended by itself."""
+    is_stopped = stop is not None and done.ended > stop.at
+    if is_stopped and stop is not None and stop.result is AttemptResult.TIMED_OUT:
+        timeout = spec.timeout
         words = f"timed out after {format_duration(timeout)}" if timeout else "its deadline passed"
         return AttemptResult.TIMED_OUT, words
     if done.result == "completed":
         return AttemptResult.COMPLETED, ""
-    return held.stopped_as or AttemptResult.FAILED, done.message
+    is_cancelled = done.result == "cancelled"
+    return AttemptResult.CANCELLED if is_cancelled else AttemptResult.FAILED, done.message

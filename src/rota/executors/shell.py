@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import structlog
 
@@ -20,9 +19,17 @@ from rota.domain.output import Stream
 from rota.domain.retry import backoff
 from rota.domain.run import AttemptResult
 from rota.domain.spec import JobSpec, Step, StepCondition, without_reserved
-from rota.executors.work_folder import Pipe, WorkFolder, WorkFolders, open_pipes, parse_progress
+from rota.executors.work_folder import Pipe, Pipes, WorkFolder, WorkFolders, parse_progress
 from rota.ports.clock import Clock
-from rota.ports.executor import Assignment, Desk, Exit, OutputSink, Process, Spawner
+from rota.ports.executor import (
+    Assignment,
+    AttemptReports,
+    Exit,
+    JobBatch,
+    OutputSink,
+    Process,
+    Spawner,
+)
 from rota.ports.work import Fence, Outcome, StepOutcome
 
 _INLINE_LIMIT = 100_000  # characters; longer scripts go through a file (the kernel takes 128 KiB)
@@ -37,10 +44,14 @@ class _Shell:
     by_file: tuple[str, ...]
     suffix: str = ""
     inline: tuple[str, ...] = ()  # empty: only from a file
+    name: tuple[str, ...] = ()  # what an inline script is to see as `$0`, if not its shell
 
 
+# Where nearly all systems have it. To look along the PATH at each start takes a third of what the
+# guardian needs, and would let the PATH of a job decide in which shell it runs.
+_SH = "/bin/sh" if os.access("/bin/sh", os.X_OK) else "sh"
 _SHELLS: Mapping[str, _Shell] = {
-    "sh": _Shell(("sh", "-e"), ".sh", ("sh", "-ec")),
+    "sh": _Shell((_SH, "-e"), ".sh", (_SH, "-ec"), ("sh",)),
     "bash": _Shell(("bash", "-eo", "pipefail"), ".sh", ("bash", "-eo", "pipefail", "-c")),
     "python": _Shell(("python3",), ".py"),
     "node": _Shell(("node",), ".js"),
@@ -53,7 +64,7 @@ def command_of(step: Step, number: int, folder: WorkFolder) -> tuple[str, ...]:
         return step.run
     shell = _SHELLS.get(step.shell, _Shell((step.shell,)))
     if shell.inline and not step.interpreter and len(step.run) <= _INLINE_LIMIT:
-        return (*shell.inline, step.run)
+        return (*shell.inline, step.run, *shell.name)
     path = folder.write_script(number, shell.suffix, step.run)
     return (*(step.interpreter or shell.by_file), str(path))
 
@@ -105,7 +116,7 @@ def rota_variables(assignment: Assignment, output: Path, progress: Path) -> dict
         .isoformat(timespec="microseconds")
         .replace("+00:00", "Z"),
         "ROTA_ATTEMPT": str(work.attempt),
-        "ROTA_FENCE": str(work.attempt),
+        "ROTA_FENCE": str(work.number),
         "ROTA_OUTPUT": str(output),
         "ROTA_PROGRESS": str(progress),
         "TRACEPARENT": traceparent(work.run, work.attempt),
@@ -157,8 +168,6 @@ class _Attempt:
     message: str = ""
     complaint: str = ""  # the last line of the latest step, of its standard error if it wrote any
     steps: list[StepOutcome] = field(default_factory=list)
-    cpu_seconds: float = 0.0
-    max_memory: int = 0
     progress: str = ""  # the last line passed on
 
     @property
@@ -180,26 +189,55 @@ class _Attempt:
         return self.gone_by
 
 
+@dataclass(slots=True)
+class _Tries:
+    """How often a step was tried, and what all tries took."""
+
+    count: int = 0
+    cpu_seconds: float = 0.0
+    max_memory_bytes: int = 0
+
+    def add(self, ending: Exit) -> None:
+        self.count += 1
+        self.cpu_seconds += ending.cpu_seconds
+        self.max_memory_bytes = max(self.max_memory_bytes, ending.max_memory_bytes)
+
+    def outcome(self, step: Step, last: Exit, result: AttemptResult, seconds: float) -> StepOutcome:
+        return StepOutcome(
+            name=step.name,
+            result=result.lower(),
+            exit_code=last.status,
+            signal=last.signal,
+            seconds=seconds,
+            tries=self.count,
+            cpu_seconds=round(self.cpu_seconds, 6),
+            max_memory_bytes=self.max_memory_bytes,
+        )
+
+
 class ShellExecutor:
     """Implements `rota.ports.executor.Executor`."""
 
-    def __init__(self, desk: Desk, spawner: Spawner, clock: Clock, work_root: Path) -> None:
-        self._desk = desk
+    def __init__(
+        self, reports: AttemptReports, spawner: Spawner, clock: Clock, work_root: Path
+    ) -> None:
+        self._reports = reports
         self._spawner = spawner
         self._clock = clock
-        self._folders = WorkFolders(work_root)
+        self._folders = WorkFolders(work_root, clock)
+        self._pipes = Pipes()
         self._base_env = inherited_variables()
         self._attempts: dict[Fence, _Attempt] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._progress = asyncio.get_running_loop().create_task(self._watch_progress())
 
-    def start(self, assignments: Sequence[Assignment]) -> None:
-        for assignment in assignments:
+    def start(self, batches: Sequence[JobBatch]) -> None:
+        for assignment in (each for batch in batches for each in batch.assignments()):
             try:
                 attempt = self._prepare(assignment)
             except OSError as error:
                 message = f"the work folder could not be made: {error.strerror}"
-                self._desk.ended([self._failed(assignment, message)])
+                self._reports.ended([self._failed(assignment, message)])
                 continue
             self._attempts[attempt.fence] = attempt  # at once: a cancel may be the next order
             task = asyncio.get_running_loop().create_task(self._run(attempt))
@@ -215,6 +253,7 @@ class ShellExecutor:
     async def close(self) -> None:
         self._progress.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._pipes.close()
 
     async def _run(self, attempt: _Attempt) -> None:
         try:
@@ -226,17 +265,17 @@ class ShellExecutor:
         finally:
             del self._attempts[attempt.fence]
             self._folders.give_back(attempt.folder)
-        self._desk.ended([outcome])
+        self._reports.ended([outcome])
 
     def _prepare(self, assignment: Assignment) -> _Attempt:
         folder = self._folders.take()
-        now, started_at = self._clock.monotonic(), self._desk.store_micros()
+        now, started_at = self._clock.monotonic(), self._reports.store_micros()
         seconds = assignment.seconds_allowed(started_at)
         return _Attempt(
             assignment=assignment,
             folder=folder,
             env=attempt_variables(self._base_env, assignment, folder.output, folder.progress),
-            open_sink=partial(self._desk.output, assignment.work.fence),
+            open_sink=partial(self._reports.output, assignment.work.fence),
             started_at=started_at,
             deadline=None if seconds is None else now + seconds,
             stop=asyncio.get_running_loop().create_future(),
@@ -244,10 +283,10 @@ class ShellExecutor:
 
     def _failed(self, assignment: Assignment, message: str) -> Outcome:
         """Build the outcome of an attempt that Rota itself could not carry out."""
-        now = self._desk.store_micros()
+        now = self._reports.store_micros()
         return Outcome(
             run=assignment.work.run,
-            attempt=assignment.work.attempt,
+            number=assignment.work.number,
             result=AttemptResult.FAILED,
             started_at=now,
             ended_at=now,
@@ -272,19 +311,17 @@ class ShellExecutor:
         """Run one step with its own retries; a failure is recorded on the attempt."""
         began = self._clock.monotonic()
         limit = self._limit(attempt, step)
-        tries = 0
+        tries = _Tries()
         while True:
-            tries += 1
             ending, result = await self._try(attempt, number, step, limit)
-            if result is not AttemptResult.FAILED or tries >= step.retry.attempts:
+            tries.add(ending)
+            if result is not AttemptResult.FAILED or tries.count >= step.retry.attempts:
                 break
-            if not await self._pause(attempt, backoff(step.retry, tries - 1, 0.0), limit):
+            if not await self._pause(attempt, backoff(step.retry, tries.count - 1, 0.0), limit):
                 result = _stopped_as(attempt)
                 break
         seconds = round(self._clock.monotonic() - began, 3)
-        attempt.steps.append(
-            StepOutcome(step.name, result.lower(), ending.status, ending.signal, seconds, tries)
-        )
+        attempt.steps.append(tries.outcome(step, ending, result, seconds))
         is_excused = step.continue_on_error and result is AttemptResult.FAILED
         if result is not AttemptResult.COMPLETED and not is_excused and attempt.is_well:
             attempt.result, attempt.failure = result, ending
@@ -313,23 +350,23 @@ class ShellExecutor:
     async def _try(
         self, attempt: _Attempt, number: int, step: Step, limit: float | None
     ) -> tuple[Exit, AttemptResult]:
+        attempt.complaint = ""
         try:
             command = command_of(step, number, attempt.folder)
-            streams = open_pipes(attempt.open_sink, number)
+            streams = self._pipes.open(attempt.open_sink, number)
         except OSError as error:  # no space for its script, no descriptors for its output
             reason = f"the step could not be started: {error.strerror}"
             ending, result = Exit(None, None, error=reason), AttemptResult.FAILED
         else:
             process = self._spawn(attempt, step, command, streams)
-            ending, result = await self._supervise(attempt, process, limit)
+            ending, result = await _Supervision(attempt, process, self._clock).end(limit)
             for stream in streams:
                 await stream.close()
-            stdout, stderr = streams
-            attempt.complaint = stderr.last_line or stdout.last_line
+            if result is AttemptResult.FAILED:
+                stdout, stderr = streams
+                attempt.complaint = stderr.last_line or stdout.last_line
         if ending.error:
             attempt.open_sink().feed(Stream.ROTA, number, f"{ending.error}\n".encode())
-        attempt.cpu_seconds += ending.cpu_seconds
-        attempt.max_memory = max(attempt.max_memory, ending.max_memory_bytes)
         return ending, result
 
     def _spawn(
@@ -344,31 +381,6 @@ class ShellExecutor:
             stderr=stderr.writer,
         )
 
-    async def _supervise(
-        self, attempt: _Attempt, process: Process, limit: float | None
-    ) -> tuple[Exit, AttemptResult]:
-        """Wait for the end of a process; terminate it on timeout or cancel."""
-        waits: set[asyncio.Future[Any]] = {process.ended}
-        if not attempt.is_stopped:  # steps that follow a stop have what is left of the grace
-            waits.add(attempt.stop)
-        timeout = None if limit is None else max(limit - self._clock.monotonic(), 0)
-        await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if process.ended.done():
-            ending = process.ended.result()
-            is_good = ending.status == 0
-            return ending, AttemptResult.COMPLETED if is_good else AttemptResult.FAILED
-        result = _stopped_as(attempt)
-        return await self._terminate(attempt, process), result
-
-    async def _terminate(self, attempt: _Attempt, process: Process) -> Exit:
-        """Send TERM, wait for the job's grace, send KILL: to the whole tree."""
-        now = self._clock.monotonic()
-        process.signal(signal.SIGTERM)
-        await asyncio.wait({process.ended}, timeout=max(attempt.stop_clock(now) - now, 0))
-        if not process.ended.done():
-            process.kill()
-        return await process.ended
-
     async def _watch_progress(self) -> None:
         """Forward what jobs write to $ROTA_PROGRESS."""
         while True:
@@ -378,7 +390,7 @@ class ShellExecutor:
                 progress = parse_progress(line) if line != attempt.progress else None
                 if progress is not None:
                     attempt.progress = line
-                    self._desk.progressed(attempt.fence, *progress)
+                    self._reports.progressed(attempt.fence, *progress)
 
     def _outcome(self, attempt: _Attempt) -> Outcome:
         outputs, complaint = attempt.folder.read_outputs()
@@ -387,18 +399,62 @@ class ShellExecutor:
         work, failure = attempt.assignment.work, attempt.failure
         return Outcome(
             run=work.run,
-            attempt=work.attempt,
+            number=work.number,
             result=attempt.result,
             started_at=attempt.started_at,
-            ended_at=self._desk.store_micros(),
+            ended_at=self._reports.store_micros(),
             exit_code=0 if failure is None else failure.status,
             signal=None if failure is None else failure.signal,
             message=attempt.message,
             outputs=outputs,
             steps=tuple(attempt.steps),
-            cpu_seconds=round(attempt.cpu_seconds, 6),
-            max_memory_bytes=attempt.max_memory,
+            cpu_seconds=round(sum(step.cpu_seconds for step in attempt.steps), 6),
+            max_memory_bytes=max((step.max_memory_bytes for step in attempt.steps), default=0),
         )
+
+
+class _Supervision:
+    """Watch over one process, which is terminated on timeout or cancel."""
+
+    def __init__(self, attempt: _Attempt, process: Process, clock: Clock) -> None:
+        self._attempt = attempt
+        self._process = process
+        self._clock = clock
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopped_as: AttemptResult | None = None  # None: nothing stopped it
+
+    async def end(self, limit: float | None) -> tuple[Exit, AttemptResult]:
+        """Wait for the end of the whole tree."""
+        stop = self._attempt.stop
+        if limit is not None:
+            self._call_at(limit, self._terminate)
+        if not self._attempt.is_stopped:  # steps that follow a stop have what is left of the grace
+            stop.add_done_callback(self._terminate)
+        try:
+            ending = await self._process.ended
+        finally:
+            stop.remove_done_callback(self._terminate)
+            if self._timer is not None:
+                self._timer.cancel()
+        if self._stopped_as is not None:
+            return ending, self._stopped_as
+        is_good = ending.status == 0
+        return ending, AttemptResult.COMPLETED if is_good else AttemptResult.FAILED
+
+    def _terminate(self, _: object = None) -> None:
+        """Send TERM, and after the job's grace KILL: to the whole tree, and once only."""
+        if self._stopped_as is not None or self._process.ended.done():
+            return
+        self._stopped_as = _stopped_as(self._attempt)
+        self._process.signal(signal.SIGTERM)
+        self._call_at(self._attempt.stop_clock(self._clock.monotonic()), self._process.kill)
+
+    def _call_at(self, instant: float, action: Callable[[], None]) -> None:
+        """Set the one timer: for the limit first, then for the end of the grace."""
+        if self._timer is not None:
+            self._timer.cancel()
+        seconds = max(instant - self._clock.monotonic(), 0)
+        self._timer = asyncio.get_running_loop().call_later(seconds, action)
 
 
 def _step_label(step: Step) -> str:

@@ -7,21 +7,26 @@ import errno
 import itertools
 import json
 import os
+import select
 import shutil
 import stat
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rota.domain.output import Stream
 from rota.domain.run import why_not_portable
+from rota.ports.clock import Clock
 from rota.ports.executor import OutputSink
 
 _MAX_OUTPUTS = 1024 * 1024
 _PROGRESS_TAIL = 4096
 _PROGRESS_MESSAGE = 500
 _MODE = 0o700
+_CLOCK_TICK = 0.1  # seconds: more than the kernel's clock for time stamps of files may lag
+_SECOND_NS = 1_000_000_000
 
 
 class WorkFolders:
@@ -29,26 +34,46 @@ class WorkFolders:
     and removing folders waits for the file system's journal, which slows down short jobs.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, clock: Clock) -> None:
         self._root = root
+        self._clock = clock
         self._free: list[WorkFolder] = []
         self._numbers = itertools.count(1)
         shutil.rmtree(root, ignore_errors=True)  # left behind by a worker that was killed
         root.mkdir(parents=True, mode=_MODE)
 
     def take(self) -> WorkFolder:
-        if self._free:
-            return self._free.pop()
+        folder = self._free.pop() if self._free else self._make()
+        folder.taken_at = self._clock.monotonic()
+        return folder
+
+    def _make(self) -> WorkFolder:
         folder = WorkFolder(self._root, str(next(self._numbers)))
         folder.path.mkdir(mode=_MODE)
         return folder
 
     def give_back(self, folder: WorkFolder) -> None:
         """Return a folder, once every process that worked in it has ended."""
-        if folder.is_like_new():
+        if folder.is_like_new(self._clock.monotonic()):
             self._free.append(folder)
         else:
             asyncio.get_running_loop().run_in_executor(None, folder.remove)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundEmpty:
+    """Change time, which nobody can set, of a folder that was found empty."""
+
+    changed_ns: int
+    at: float  # monotonic: when it was first found so
+
+    def still_holds(self, changed_ns: int, taken_at: float) -> bool:
+        """Return whether the change time proves that an attempt changed nothing since it began.
+
+        An equal one is no proof if a change by that attempt could have got the same time stamp.
+        """
+        has_fine_clock = changed_ns % _SECOND_NS != 0  # some file systems count whole seconds
+        return changed_ns == self.changed_ns and has_fine_clock and taken_at - self.at > _CLOCK_TICK
 
 
 class WorkFolder:
@@ -58,19 +83,29 @@ class WorkFolder:
         self.path = root / name
         self.output = root / f"{name}.output"
         self.progress = root / f"{name}.progress"
+        self.taken_at = 0.0  # monotonic
         self._text = str(self.path)
+        self._beside = (str(self.output), str(self.progress))
         self._scripts: list[Path] = []
+        self._found_empty: FoundEmpty | None = None
 
-    def is_like_new(self) -> bool:
-        beside = (f"{self._text}.output", f"{self._text}.progress")
-        if self._scripts or any(map(os.path.lexists, beside)):
+    def is_like_new(self, now: float) -> bool:
+        """Return whether nothing was left behind."""
+        if self._scripts or any(map(os.path.lexists, self._beside)):
             return False
         try:
-            is_private = stat.S_IMODE(os.lstat(self._text).st_mode) == _MODE
+            status = os.lstat(self._text)
+            found = self._found_empty
+            if found is not None and found.still_holds(status.st_ctime_ns, self.taken_at):
+                return True
+            is_private = stat.S_IMODE(status.st_mode) == _MODE
             with os.scandir(self._text) as entries:
-                return is_private and next(entries, None) is None
+                is_empty = is_private and next(entries, None) is None
         except OSError:
             return False
+        if is_empty and (found is None or found.changed_ns != status.st_ctime_ns):
+            self._found_empty = FoundEmpty(status.st_ctime_ns, now)
+        return is_empty
 
     def write_script(self, step: int, suffix: str, text: str) -> Path:
         """Write the script of a step to a file that its interpreter can read."""
@@ -148,29 +183,83 @@ _KEPT = 4 * 1024  # bytes of the end that are looked at for a last line
 _LONGEST_LINE = 200  # characters
 
 
+class Pipes:
+    """Reads what all steps print.
+
+    The event loop watches one epoll, which watches the pipes: most of them are gone so soon that
+    the event loop's own books about each would cost more than all that is read from them.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._epoll = select.epoll()
+        self._watched: dict[int, Pipe] = {}
+        self._loop.add_reader(self._epoll.fileno(), self._read)
+
+    def open(self, open_sink: Callable[[], OutputSink], step: int) -> tuple[Pipe, Pipe]:
+        """Open pipes for standard output and error of a step: both or, with an `OSError`, none."""
+        stdout = Pipe(self, open_sink, Stream.STDOUT, step)
+        try:
+            return stdout, Pipe(self, open_sink, Stream.STDERR, step)
+        except OSError:
+            stdout.discard()
+            raise
+
+    def watch(self, descriptor: int, pipe: Pipe) -> None:
+        self._epoll.register(descriptor, select.EPOLLIN)
+        self._watched[descriptor] = pipe
+
+    def pause(self, descriptor: int) -> None:
+        """Stop watching a pipe that stays open."""
+        self._epoll.unregister(descriptor)
+        del self._watched[descriptor]
+
+    def close_one(self, descriptor: int) -> None:
+        """Close the reading end, which ends the watch: nobody else has a copy of it."""
+        self._watched.pop(descriptor, None)
+        os.close(descriptor)
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._epoll.fileno())
+        self._epoll.close()
+
+    def _read(self) -> None:
+        for descriptor, _ in self._epoll.poll(0):
+            self._watched[descriptor].read()
+
+
 class Pipe:
     """Reading end of one stream. The writing end goes to the process.
 
     The sink is opened at the first byte: most short jobs print nothing.
     """
 
-    def __init__(self, open_sink: Callable[[], OutputSink], stream: Stream, step: int) -> None:
+    def __init__(
+        self, pipes: Pipes, open_sink: Callable[[], OutputSink], stream: Stream, step: int
+    ) -> None:
+        self._pipes = pipes
         self._open_sink = open_sink
         self._stream = stream
         self._step = step
-        self._loop = asyncio.get_running_loop()
-        self._reader, self.writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        os.set_blocking(self.writer, True)  # a job expects its output to block
         self._waiting: asyncio.Task[None] | None = None
+        self._is_closing = False  # or closed: its descriptor may soon be another file's
         self._end = b""  # the last bytes that came
-        self._loop.add_reader(self._reader, self._read)
+        self._reader, self.writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            os.set_blocking(self.writer, True)  # a job expects its output to block
+            pipes.watch(self._reader, self)
+        except OSError:
+            self.discard()
+            raise
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Pass on what is there; rest while the sink is full."""
         if not self._pass_on():
-            self._loop.remove_reader(self._reader)
+            self._is_closing = True
+            self._pipes.close_one(self._reader)
         elif (sink := self._open_sink()).is_full:
-            self._loop.remove_reader(self._reader)
-            self._waiting = self._loop.create_task(self._read_on_when_drained(sink))
+            self._pipes.pause(self._reader)
+            self._waiting = asyncio.get_running_loop().create_task(self._read_on(sink))
 
     def _pass_on(self) -> bool:
         """Pass on available data; return False at the end of the stream."""
@@ -193,32 +282,24 @@ class Pipe:
         printable = ("".join(filter(str.isprintable, line)).strip() for line in reversed(lines))
         return next(filter(None, printable), "")[:_LONGEST_LINE]
 
-    async def _read_on_when_drained(self, sink: OutputSink) -> None:
+    async def _read_on(self, sink: OutputSink) -> None:
         await sink.drained()
-        self._loop.add_reader(self._reader, self._read)
+        if not self._is_closing:
+            self._pipes.watch(self._reader, self)
 
     def discard(self) -> None:
         """Close both ends: no process will write."""
-        self._loop.remove_reader(self._reader)
-        os.close(self._reader)
+        self._pipes.close_one(self._reader)
         os.close(self.writer)
 
     async def close(self) -> None:
         """Read the rest; every process that could write has ended, so the end is near."""
+        if self._is_closing:
+            return
+        self._is_closing = True  # not watched again: nothing reads between this and the close
         if self._waiting is not None:
             await self._waiting
-        self._loop.remove_reader(self._reader)
-        with suppress(BlockingIOError):
+        with suppress(BlockingIOError):  # somebody else was given the writing end
             while data := os.read(self._reader, _READ_SIZE):
                 self._take(data)
-        os.close(self._reader)
-
-
-def open_pipes(open_sink: Callable[[], OutputSink], step: int) -> tuple[Pipe, Pipe]:
-    """Open pipes for standard output and error of a step: both or, with an `OSError`, none."""
-    stdout = Pipe(open_sink, Stream.STDOUT, step)
-    try:
-        return stdout, Pipe(open_sink, Stream.STDERR, step)
-    except OSError:
-        stdout.discard()
-        raise
+        self._pipes.close_one(self._reader)

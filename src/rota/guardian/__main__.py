@@ -8,7 +8,7 @@ import sys
 from functools import partial
 from typing import NoReturn
 
-from rota.guardian import inner, linux, loop, namespace, outer, processes
+from rota.guardian import linux, loop, namespace, outer, processes
 from rota.guardian.linux import hold
 from rota.guardian.options import Options, Over, parse
 
@@ -28,10 +28,11 @@ def main() -> int:
 def _guard(options: Options) -> NoReturn:
     mode = namespace.choose(options.namespace)
     namespace.prepare(mode)
-    run = partial(inner.run, options, mode)
+    run = partial(loop.run, options, mode)
     pid, kill_switch = outer.fork_inner(run)
     try:
         if options.parent_fd is not None:
+            # A launcher that died before this call is not noticed by it, but by its pipe.
             linux.die_with_parent()
         outer.Watch(pid, kill_switch, options.parent_fd).run()
     finally:

@@ -50,6 +50,7 @@ def unshare(flags: int) -> None:
 
 def mount_own_proc() -> None:
     """Gives this mount namespace a /proc that shows its own pids, invisible to all others."""
+    # Slave: what is mounted here does not spread, while mounts of the machine still arrive.
     _check(_libc.mount(None, b"/", None, _MS_REC | _MS_SLAVE, None), "mount /")
     flags = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
     _check(_libc.mount(b"proc", b"/proc", b"proc", flags, None), "mount /proc")

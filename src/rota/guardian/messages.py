@@ -3,10 +3,9 @@
 Worker to guardian                                     Guardian to worker
   {"do": "hello"}                                        {"is": "hello", mode, pid}
   {"do": "lease", deadline}                              {"is": "error", error}
-  {"do": "spawn", key, argv, env, cwd, "fds": 2}         {"is": "started", key, pid, at}
-  {"do": "signal", key, signal}                          {"is": "refused", key, error, errno}
-  {"do": "kill", key}                                    {"is": "ended", key, status, signal, cpu,
-                                                          max_rss, strays, at}
+  {"do": "spawn", key, argv, env, cwd, "fds": 2}         {"is": "refused", key, error, errno}
+  {"do": "signal", key, signal}                          {"is": "ended", key, status, signal, cpu,
+  {"do": "kill", key}                                     max_rss, strays, at}
 
 `deadline` and `at` are seconds of CLOCK_BOOTTIME, `cpu` is in seconds, `max_rss` in bytes and never
 below the guardian's own, which the kernel counts until the exec. The descriptors passed with a
@@ -165,7 +164,7 @@ def _signal_number(value: object) -> int:
 
 
 def _is_all_text(values: Iterable[object]) -> bool:
-    return all(isinstance(value, str) for value in values)
+    return set(map(type, values)) <= {str}
 
 
 def hello(mode: str, pid: int) -> Message:
@@ -174,10 +173,6 @@ def hello(mode: str, pid: int) -> Message:
 
 def error(text: str) -> Message:
     return {"is": "error", "error": text}
-
-
-def started(tree: Tree, at: float) -> Message:
-    return {"is": "started", "key": tree.key, "pid": tree.pid, "at": at}
 
 
 def refused(key: str, reason: str, number: int) -> Message:

@@ -89,7 +89,7 @@ def enter(mode: Mode) -> None:
 def _enter_user_namespace() -> None:
     uid, gid = os.geteuid(), os.getegid()
     linux.unshare(linux.CLONE_NEWUSER | linux.CLONE_NEWPID)
-    _tell_kernel("/proc/self/setgroups", "deny")
+    _tell_kernel("/proc/self/setgroups", "deny")  # or the kernel refuses a gid_map without root
     _tell_kernel("/proc/self/uid_map", f"{uid} {uid} 1")
     _tell_kernel("/proc/self/gid_map", f"{gid} {gid} 1")
 

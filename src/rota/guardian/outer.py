@@ -22,6 +22,7 @@ def fork_inner(run: Callable[[int, int], ExitCode]) -> tuple[int, int]:
     lifeline, outer_end = os.pipe()
     kill_switch, worker_end = os.pipe()
     pid = os.fork()
+    # Each side closes the ends of the other: a pipe ends only when all copies of an end are closed.
     if pid == 0:
         os.close(outer_end)
         os.close(kill_switch)

@@ -6,8 +6,7 @@ import errno
 import os
 import resource
 import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rota.guardian import processes
@@ -61,11 +60,14 @@ class Spawner:
         return Tree(key, pid, tuple(traits))
 
     def _execute(self, command: Command, env: Mapping[str, str]) -> int:
-        with _explained(f"enter the directory {command.cwd!r}"):
-            os.chdir(command.cwd)
         try:
-            with _explained(f"execute {command.argv[0]!r}"):
-                return self._posix_spawn(command, env)
+            os.chdir(command.cwd)
+        except (OSError, ValueError) as error:
+            raise _refusal(f"enter the directory {command.cwd!r}", error) from error
+        try:
+            return self._posix_spawn(command, env)
+        except (OSError, ValueError) as error:
+            raise _refusal(f"execute {command.argv[0]!r}", error) from error
         finally:
             os.chdir("/")  # the guardian must not keep the file system of a job busy
 
@@ -90,22 +92,19 @@ def _highest_core_limit() -> int:
     return _HIGHEST_CORE_LIMIT
 
 
-@contextmanager
-def _explained(doing: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        reason = f"cannot {doing}: {error.strerror}"
-        raise Refused(error.errno or errno.EINVAL, reason) from error
-    except ValueError as error:  # a zero byte or a lone surrogate, "=" in a variable's name
-        raise Refused(errno.EINVAL, f"cannot {doing}: {error}") from error
+def _refusal(doing: str, error: OSError | ValueError) -> Refused:
+    if isinstance(error, OSError):
+        return Refused(error.errno or errno.EINVAL, f"cannot {doing}: {error.strerror}")
+    # A zero byte or a lone surrogate, "=" in a variable's name.
+    return Refused(errno.EINVAL, f"cannot {doing}: {error}")
 
 
 def _find_program(name: str, env: Mapping[str, str]) -> str:
     """Looks along the PATH of the new process, not along ours as posix_spawnp would."""
     if "/" in name:
         return name
-    candidates = [os.path.join(folder, name) for folder in os.get_exec_path(env)]
+    folders = env.get("PATH", os.defpath).split(os.pathsep)
+    candidates = [os.path.join(folder, name) for folder in folders]
     for path in candidates:
         if os.access(path, os.X_OK) and os.path.isfile(path):
             return path

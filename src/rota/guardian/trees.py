@@ -135,6 +135,7 @@ class Trees:
 
     def _blame(self, pid: int) -> Tree | None:
         """A process without any trait goes with the last tree that can have started it."""
+        # Those that were there when it was first seen: no later tree can have started it.
         suspects = self._suspects.setdefault(pid, frozenset(self._by_key.values()))
         if all(tree.has_ended for tree in suspects):
             return max(suspects, key=lambda tree: tree.ended_at, default=None)

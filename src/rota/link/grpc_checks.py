@@ -17,7 +17,6 @@ from rota.ports.work import LAST_INSTANT, MAX_ITEMS, MAX_NAME, MAX_NUMBER, MAX_T
 T = TypeVar("T")
 
 ADMITTED = "rota-admitted"  # metadata that tells a worker at once that its token is good
-_MAX_TEXT = 64 * 1024
 _MAX_SECONDS = 2.0**40  # also of many processors
 
 
@@ -33,17 +32,41 @@ def name(value: str, what: str) -> str:
     return value
 
 
+def names(values: Sequence[str], what: str) -> None:
+    """Check a column of names."""
+    if values and (
+        not all(values) or max(map(len, values)) > MAX_NAME or not "".join(values).isprintable()
+    ):
+        raise bad(f"{what}: 1 to {MAX_NAME} printable characters are allowed")
+
+
+def column(values: list[int], beside: Sequence[str], what: str, most: int = MAX_TOTAL) -> list[int]:
+    """Check a column of numbers: one for each run."""
+    if len(values) != len(beside):
+        raise bad(f"{what}: {len(values):,} values for {len(beside):,} runs")
+    if values and max(values) > most:
+        raise bad(f"{what}: {max(values):,} is more than {most:,}")
+    return values
+
+
+def instants(values: list[int], beside: Sequence[str], what: str) -> list[int]:
+    """Check a column of times."""
+    column(values, beside, what, LAST_INSTANT)
+    if values and min(values) < 0:
+        raise bad(f"{what}: {min(values)} is not a time")
+    return values
+
+
+def positions(values: dict[int, T], beside: Sequence[str], what: str) -> dict[int, T]:
+    """Check a column that few runs have a value in."""
+    if values and max(values) >= len(beside):
+        raise bad(f"{what}: there is no run at position {max(values):,}")
+    return values
+
+
 def label(value: str) -> str:
     """Check the value of a label: as short as a name, but it may be empty."""
     return name(value, "label") if value else ""
-
-
-def text(value: str) -> str:
-    """Clean a text for people: cut if too long, and without characters that no store can hold."""
-    if not value:
-        return ""
-    readable = value[:_MAX_TEXT].encode("utf-8", "replace").decode()
-    return readable.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def instant(value: int, what: str) -> int:
@@ -88,8 +111,8 @@ def data(value: bytes, limit: int, what: str) -> bytes:
     return value
 
 
-def json(value: bytes, limit: int, what: str) -> Any:
+def json(value: str, limit: int, what: str) -> Any:
     try:
-        return msgspec.json.decode(data(value, limit, what))
+        return msgspec.json.decode(data(value.encode(), limit, what))
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise bad(f"{what}: {error}") from error

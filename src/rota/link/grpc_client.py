@@ -1,13 +1,13 @@
-"""Worker side of the gRPC stream: `rota.v1.Workers` at any of the servers."""
+"""Worker side of the gRPC stream: `rota.v2.Workers` at any of the servers."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import msgspec
@@ -15,25 +15,26 @@ from google.protobuf.message import DecodeError
 
 from rota.contracts import worker_pb2 as pb
 from rota.contracts.worker_pb2_grpc import WorkersStub
-from rota.domain.errors import Denied, RotaError, Unavailable
-from rota.link import grpc_messages as answers
-from rota.link import grpc_messages as requests
+from rota.domain.errors import Denied, Invalid, RotaError, Unavailable
+from rota.link import grpc_messages as messages
 from rota.link.grpc_checks import ADMITTED
+from rota.ports.rpc import MAX_MESSAGE
 from rota.ports.work import (
-    MAX_MESSAGE,
+    MAX_ITEMS,
     Beat,
     BeatAnswer,
     Hello,
     Order,
-    Outcome,
     OutputChunk,
     Progress,
+    Report,
     ReportAnswer,
     Start,
     StartAnswer,
     Welcome,
 )
 
+T = TypeVar("T")
 Stream = grpc.aio.StreamStreamCall[pb.FromWorker, pb.FromServer]
 
 _ANSWER_SECONDS = 10.0
@@ -128,32 +129,33 @@ class GrpcLink:
         return cls(server, channel, stream)
 
     async def register(self, hello: Hello) -> Welcome:
-        answer = await self._ask("welcome", hello=requests.hello_message(hello))
-        return answers.welcome_from(answer.welcome)
+        answer = await self._ask("welcome", hello=messages.hello_message(hello))
+        return messages.welcome_from(answer.welcome)
 
     async def beat(self, beat: Beat) -> BeatAnswer:
-        answer = await self._ask("beat", beat=requests.beat_message(beat))
-        return answers.beat_answer_from(answer.beat)
+        answer = await self._ask("beat", beat=messages.beat_message(beat))
+        return messages.beat_answer_from(answer.beat)
 
     async def start(self, starts: Sequence[Start]) -> StartAnswer:
-        items = [requests.start_message(start) for start in starts]
-        pieces = [{"start": pb.Starts(items=piece)} for piece in answers.in_pieces(items)]
-        return answers.start_answer_from((await self._ask_all("start", pieces)).start)
+        whole = pb.StartAnswer()
+        for items in _in_pieces(starts):
+            answer = await self._ask("start", start=messages.starts_message(items))
+            whole.MergeFrom(answer.start)
+        return messages.start_answer_from(whole)
 
-    async def report(self, outcomes: Sequence[Outcome]) -> ReportAnswer:
-        items = [requests.outcome_message(outcome) for outcome in outcomes]
-        pieces = [{"report": pb.Outcomes(items=piece)} for piece in answers.in_pieces(items)]
-        return answers.report_answer_from((await self._ask_all("report", pieces)).report)
+    async def report(self, report: Report) -> ReportAnswer:
+        answer = await self._ask("report", report=messages.report_message(report))
+        return messages.report_answer_from(answer.report)
 
     async def output(self, chunks: Sequence[OutputChunk]) -> ReportAnswer:
-        items = [requests.chunk_message(chunk) for chunk in chunks]
-        pieces = [{"output": pb.OutputChunks(items=piece)} for piece in answers.in_pieces(items)]
-        return answers.report_answer_from((await self._ask_all("report", pieces)).report)
+        items = [messages.chunk_message(chunk) for chunk in chunks]
+        answer = await self._ask("report", output=pb.OutputChunks(items=items))
+        return messages.report_answer_from(answer.report)
 
     async def progress(self, items: Sequence[Progress]) -> None:
-        messages = [requests.progress_message(item) for item in items]
-        pieces = [{"progress": pb.ProgressItems(items=p)} for p in answers.in_pieces(messages)]
-        await self._ask_all("done", pieces)
+        for piece in _in_pieces(items):
+            told = [messages.progress_message(item) for item in piece]
+            await self._ask("done", progress=pb.ProgressItems(items=told))
 
     async def leave(self) -> None:
         await self._ask("done", leave=pb.Leave())
@@ -168,13 +170,6 @@ class GrpcLink:
         self._stream.cancel()
         await self._pump
         await self._channel.close()
-
-    async def _ask_all(self, expected: str, pieces: Sequence[dict[str, Any]]) -> pb.FromServer:
-        """Send a request in several messages, and return the joined answers."""
-        whole = pb.FromServer()
-        for piece in pieces:
-            whole.MergeFrom(await self._ask(expected, **piece))
-        return whole
 
     async def _ask(self, expected: str, **request: Any) -> pb.FromServer:
         """Send a request and wait for its answer, which must be of the expected kind."""
@@ -191,6 +186,7 @@ class GrpcLink:
             raise Unavailable(f"{self.server} did not answer {next(iter(request))}") from error
         finally:
             self._waiting.pop(number, None)
+            _discard(future)
         return _accepted(answer, expected)
 
     async def _write(self, message: pb.FromWorker) -> None:
@@ -209,7 +205,7 @@ class GrpcLink:
             problem: RotaError = Unavailable(f"{self.server} ended the stream")
         except grpc.aio.AioRpcError as error:
             problem = _translated(self.server, error)
-        except (DecodeError, msgspec.MsgspecError) as error:
+        except (DecodeError, msgspec.MsgspecError, Invalid) as error:
             problem = Unavailable(f"{self.server} sent what cannot be read: {error}")
         except asyncio.CancelledError:  # how gRPC reports a stream that `close` cancelled
             problem = Unavailable("this link was closed")
@@ -224,7 +220,7 @@ class GrpcLink:
             future = self._waiting.get(message.number)
             if future is not None and not future.done():
                 future.set_result(message)
-        elif (order := answers.order_from(message)) is not None:
+        elif (order := messages.order_from(message)) is not None:
             self._orders.put_nowait(order)
 
 
@@ -240,10 +236,21 @@ async def _until_admitted(server: str, stream: Stream, tls: ClientTls | None) ->
         raise Unavailable(f"{server} does not answer") from error
 
 
+def _in_pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield items in as many batches as there have to be."""
+    return (items[first : first + MAX_ITEMS] for first in range(0, len(items), MAX_ITEMS))
+
+
+def _discard(future: asyncio.Future[pb.FromServer]) -> None:
+    """Let go of an answer that nobody waits for any more; asyncio would log its exception."""
+    if not future.cancel() and not future.cancelled():
+        future.exception()
+
+
 def _accepted(answer: pb.FromServer, expected: str) -> pb.FromServer:
     kind = answer.WhichOneof("message")
     if kind == "refusal":
-        raise answers.refusal_from(answer.refusal)
+        raise messages.refusal_from(answer.refusal)
     if kind != expected:
         raise Unavailable(f"an answer of the kind {kind} came instead of {expected}")
     return answer
@@ -268,6 +275,12 @@ def _advice(error: grpc.aio.AioRpcError, tls: ClientTls | None) -> str:
 
 def _translated(server: str, error: grpc.aio.AioRpcError, advice: str = "") -> RotaError:
     """Translate the end of a stream into a `RotaError`."""
+    if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+        return Unavailable(
+            f"{server}: this server is of an older release, or none of Rota:"
+            " install this worker's release there first (docs/upgrading.md)",
+            code="outdated_server",
+        )
     message = f"{server}: {error.details() or error.code().name.lower()}{advice}"
     codes = [value for key, value in error.trailing_metadata() or () if key == "rota-code"]
     code = str(codes[0]) if codes else ""

@@ -1,13 +1,13 @@
-"""Conversion of worker and server messages to and from `contracts/rota/v1/worker.proto`.
+"""Messages of worker and server as those of `contracts/rota/v2/worker.proto`, and back.
 
 Values are checked when read: `Invalid` means that the stream has to end. The size of a chunk is
-not checked here: one that is too large is refused, while the stream goes on.
+not checked here: one that is too large is refused, while the stream goes on. Columns are lists on
+both sides and are passed on and checked as a whole: nothing here is done once for each attempt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import structlog
@@ -19,19 +19,26 @@ from rota.domain.spec import JobSpec
 from rota.link import grpc_checks as checks
 from rota.ports.work import (
     MAX_AMOUNT,
+    MAX_FENCE,
     MAX_ITEMS,
     MAX_LABELS,
+    MAX_STEPS,
     Beat,
     BeatAnswer,
     Cancel,
     ChunkMeta,
     Dispatch,
+    EndBatch,
     Fence,
     Hello,
+    Move,
+    Offer,
     Order,
     Outcome,
     OutputChunk,
     Progress,
+    Refused,
+    Report,
     ReportAnswer,
     SpecEntry,
     Start,
@@ -39,11 +46,16 @@ from rota.ports.work import (
     StepOutcome,
     Watch,
     Welcome,
-    Work,
+    WorkBatch,
+    in_parts,
+    storable,
 )
+
+log = structlog.get_logger()
 
 MAX_OUTPUTS = 8 * 1024 * 1024  # bytes of a result as JSON
 MAX_SLOTS = 10_000
+PIECE = 1024 * 1024  # bytes; a dispatch above it travels as several messages
 _MAX_HELD = 5 * MAX_SLOTS  # ends whose answers were lost are held besides
 _MAX_HELLO = 1024 * 1024  # bytes
 _MAX_FUNCTIONS = 10_000
@@ -55,14 +67,45 @@ _RESULT_NUMBERS = {word: n for n, word in _RESULTS.items()}
 _STEP_RESULTS = {
     n: name.removeprefix(_STEP_RESULT).lower() for name, n in pb.StepResult.items() if n
 }
+_STEP_RESULT_NUMBERS = {word: n for n, word in _STEP_RESULTS.items()}
+_KINDS = {
+    Invalid: pb.REFUSAL_KIND_INVALID,
+    NotFound: pb.REFUSAL_KIND_NOT_FOUND,
+    Conflict: pb.REFUSAL_KIND_CONFLICT,
+    Denied: pb.REFUSAL_KIND_DENIED,
+    Unavailable: pb.REFUSAL_KIND_UNAVAILABLE,
+}
+_specs = msgspec.json.Decoder(JobSpec)
 
 
-def fence_messages(fences: Sequence[Fence]) -> list[pb.Fence]:
-    return [pb.Fence(run=fence.run, attempt=fence.attempt) for fence in fences]
+# --- fences
 
 
-def fences_from(messages: Sequence[pb.Fence]) -> tuple[Fence, ...]:
-    return tuple(Fence(message.run, message.attempt) for message in messages)
+def fences_message(fences: Iterable[Fence]) -> pb.Fences:
+    named = list(fences)
+    return pb.Fences(runs=[each.run for each in named], fences=[each.number for each in named])
+
+
+def fences_from(message: pb.Fences, most: int = _MAX_HELD) -> tuple[Fence, ...]:
+    return tuple(map(Fence, *_fences(message, "fences", most)))
+
+
+def _fences(
+    message: pb.Fences | pb.Starts | pb.Ends, what: str, most: int
+) -> tuple[list[str], list[int]]:
+    """Return the two columns that name attempts."""
+    runs, numbers = list(message.runs), list(message.fences)
+    checks.items(runs, what, most)
+    checks.names(runs, "run")
+    checks.column(numbers, runs, f"fences of {what}", MAX_FENCE)
+    return runs, numbers
+
+
+def _fence_of(message: pb.Outcome | pb.OutputChunk | pb.Progress) -> tuple[str, int]:
+    return checks.name(message.run, "run"), checks.count(message.fence, "fence", MAX_FENCE)
+
+
+# --- hello, beats, starts
 
 
 def hello_message(hello: Hello) -> pb.Hello:
@@ -75,6 +118,7 @@ def hello_message(hello: Hello) -> pb.Hello:
         functions=hello.functions,
         guard_mode=hello.guard_mode,
         version=hello.version,
+        offers=[pb.Offer(kind=o.kind, name=o.name, reason=o.reason) for o in hello.offers],
         resumes=hello.resumes,
         succeeds=hello.succeeds,
     )
@@ -99,51 +143,153 @@ def hello_from(message: pb.Hello) -> Hello:
             for key, amount in message.resources.items()
         },
         functions=tuple(checks.name(each, "function") for each in functions),
-        guard_mode=checks.text(message.guard_mode),
-        version=checks.text(message.version),
+        guard_mode=storable(message.guard_mode),
+        version=storable(message.version),
         resumes=checks.name(message.resumes, "resumes") if message.resumes else "",
         succeeds=checks.name(message.succeeds, "succeeds") if message.succeeds else "",
+        offers=tuple(map(_offer_from, checks.items(message.offers, "offers", MAX_LABELS))),
+    )
+
+
+def _offer_from(message: pb.Offer) -> Offer:
+    return Offer(
+        checks.name(message.kind, "kind of an offer"),
+        checks.name(message.name, "name of an offer"),
+        storable(message.reason),
+    )
+
+
+def welcome_message(welcome: Welcome) -> pb.Welcome:
+    return pb.Welcome(
+        session=welcome.session,
+        lease_seconds=welcome.lease_seconds,
+        store_now=welcome.store_now,
+        stream=welcome.stream,
+        requests=welcome.requests,
+    )
+
+
+def welcome_from(message: pb.Welcome) -> Welcome:
+    return Welcome(
+        message.session,
+        message.lease_seconds,
+        message.store_now,
+        message.stream,
+        tuple(message.requests),
     )
 
 
 def beat_message(beat: Beat) -> pb.Beat:
     return pb.Beat(
-        held=fence_messages(beat.held),
+        held=fences_message(beat.held),
         stopping=beat.stopping,
         received=beat.received,
         stream=beat.stream,
+        trouble=storable(beat.trouble),
     )
 
 
 def beat_from(message: pb.Beat) -> Beat:
-    held = checks.items(message.held, "held", _MAX_HELD)
-    received = checks.count(message.received, "items received")
     return Beat(
-        held=tuple(map(_fence_from, held)),
+        held=fences_from(message.held),
         stopping=message.stopping,
-        received=received if message.HasField("received") else None,
+        received=checks.count(message.received, "items received"),
         stream=checks.count(message.stream, "stream"),
+        trouble=storable(message.trouble),
     )
 
 
-def _fence_from(message: pb.Fence) -> Fence:
-    return Fence(checks.name(message.run, "run"), checks.number(message.attempt, "attempt"))
-
-
-def start_message(start: Start) -> pb.Start:
-    return pb.Start(run=start.run, attempt=start.attempt, started_at=start.started_at)
-
-
-def start_from(message: pb.Start) -> Start:
-    return Start(
-        checks.name(message.run, "run"),
-        checks.number(message.attempt, "attempt"),
-        checks.instant(message.started_at, "started_at"),
+def beat_answer_message(answer: BeatAnswer) -> pb.BeatAnswer:
+    return pb.BeatAnswer(
+        alive=answer.alive,
+        store_now=answer.store_now,
+        cancel=fences_message(answer.cancel),
+        unknown=fences_message(answer.unknown),
+        draining=answer.draining,
     )
 
 
-def outcome_message(outcome: Outcome) -> pb.Outcome:
-    outputs = None if outcome.outputs is None else msgspec.json.encode(outcome.outputs)
+def beat_answer_from(message: pb.BeatAnswer) -> BeatAnswer:
+    return BeatAnswer(
+        alive=message.alive,
+        store_now=message.store_now,
+        cancel=fences_from(message.cancel),
+        unknown=fences_from(message.unknown),
+        draining=message.draining,
+    )
+
+
+def starts_message(starts: Sequence[Start]) -> pb.Starts:
+    return pb.Starts(
+        runs=[start.run for start in starts],
+        fences=[start.number for start in starts],
+        started_at=[start.started_at for start in starts],
+    )
+
+
+def starts_from(message: pb.Starts) -> list[Start]:
+    runs, numbers = _fences(message, "starts", MAX_ITEMS)
+    started_at = checks.instants(list(message.started_at), runs, "started_at")
+    return list(map(Start, runs, numbers, started_at))
+
+
+def start_answer_message(answer: StartAnswer) -> pb.StartAnswer:
+    return pb.StartAnswer(
+        granted=fences_message(answer.granted),
+        cancelled=fences_message(answer.cancelled),
+        refused=fences_message(answer.refused),
+    )
+
+
+def start_answer_from(message: pb.StartAnswer) -> StartAnswer:
+    return StartAnswer(
+        granted=fences_from(message.granted),
+        cancelled=fences_from(message.cancelled),
+        refused=fences_from(message.refused),
+    )
+
+
+# --- reports
+
+
+def report_message(report: Report) -> pb.Report:
+    ends = report.ends
+    return pb.Report(
+        ends=pb.Ends(
+            runs=ends.runs,
+            fences=ends.numbers,
+            started_at=ends.started_at,
+            ended_at=ends.ended_at,
+            cpu_micros=ends.cpu_micros,
+            outputs_json=ends.outputs,
+        ),
+        outcomes=[_outcome_message(outcome) for outcome in report.outcomes],
+    )
+
+
+def report_from(message: pb.Report) -> Report:
+    checks.count(len(message.ends.runs) + len(message.outcomes), "ends", MAX_ITEMS)
+    ends = _ends_from(message.ends) if message.ends.runs else EndBatch()
+    return Report(ends, tuple(map(_outcome_from, message.outcomes)))
+
+
+def _ends_from(message: pb.Ends) -> EndBatch:
+    runs, numbers = _fences(message, "ends", MAX_ITEMS)
+    outputs = checks.positions(dict(message.outputs_json), runs, "outputs_json")
+    for text in outputs.values():
+        checks.json(text, MAX_OUTPUTS, "outputs_json")
+    return EndBatch(
+        runs,
+        numbers,
+        checks.instants(list(message.started_at), runs, "started_at"),
+        checks.instants(list(message.ended_at), runs, "ended_at"),
+        checks.column(list(message.cpu_micros), runs, "cpu_micros"),
+        outputs,
+    )
+
+
+def _outcome_message(outcome: Outcome) -> pb.Outcome:
+    outputs = None if outcome.outputs is None else msgspec.json.encode(outcome.outputs).decode()
     message = outcome.message
     if outputs is not None and len(outputs) > MAX_OUTPUTS:
         # The work is done; that its result cannot travel must not have it done again and again.
@@ -151,13 +297,13 @@ def outcome_message(outcome: Outcome) -> pb.Outcome:
         outputs = None
     return pb.Outcome(
         run=outcome.run,
-        attempt=outcome.attempt,
+        fence=outcome.number,
         result=_RESULT_NUMBERS[outcome.result],
         started_at=outcome.started_at,
         ended_at=outcome.ended_at,
         exit_code=outcome.exit_code,
         signal=outcome.signal,
-        message=checks.text(message),
+        message=storable(message),
         outputs_json=outputs,
         steps=[_step_message(step) for step in outcome.steps],
         cpu_seconds=outcome.cpu_seconds,
@@ -166,55 +312,60 @@ def outcome_message(outcome: Outcome) -> pb.Outcome:
         output_bytes=outcome.output_bytes,
         output_lines=outcome.output_lines,
         truncated=outcome.truncated,
+        cause=storable(outcome.cause),
     )
 
 
-def outcome_from(message: pb.Outcome) -> Outcome:
+def _outcome_from(message: pb.Outcome) -> Outcome:
+    run, number = _fence_of(message)
     return Outcome(
-        run=checks.name(message.run, "run"),
-        attempt=checks.number(message.attempt, "attempt"),
+        run,
+        number,
         result=_word(_RESULTS, message.result, "attempt_result"),
         started_at=checks.instant(message.started_at, "started_at"),
         ended_at=checks.instant(message.ended_at, "ended_at"),
         exit_code=message.exit_code if message.HasField("exit_code") else None,
         signal=message.signal if message.HasField("signal") else None,
-        message=checks.text(message.message),
-        outputs=_outputs_from(message),
-        steps=tuple(map(_step_from, checks.items(message.steps, "steps"))),
+        message=storable(message.message),
+        outputs=checks.json(message.outputs_json, MAX_OUTPUTS, "outputs_json")
+        if message.HasField("outputs_json")
+        else None,
+        steps=tuple(map(_step_from, checks.items(message.steps, "steps", MAX_STEPS))),
         cpu_seconds=checks.seconds(message.cpu_seconds, "cpu_seconds"),
         max_memory_bytes=checks.count(message.max_memory_bytes, "max_memory_bytes"),
         output=checks.data(message.output, INLINE_LIMIT, "output"),
         output_bytes=checks.count(message.output_bytes, "output_bytes"),
         output_lines=checks.count(message.output_lines, "output_lines"),
         truncated=message.truncated,
+        cause=checks.label(message.cause),
     )
-
-
-def _outputs_from(message: pb.Outcome) -> Any:
-    if not message.HasField("outputs_json"):
-        return None
-    return checks.json(message.outputs_json, MAX_OUTPUTS, "outputs_json")
 
 
 def _step_message(step: StepOutcome) -> pb.StepOutcome:
     return pb.StepOutcome(
         name=step.name,
-        result=pb.StepResult.Value(_STEP_RESULT + step.result.upper()),
+        result=_STEP_RESULT_NUMBERS[step.result],
         exit_code=step.exit_code,
         signal=step.signal,
         seconds=step.seconds,
         tries=step.tries,
+        cpu_seconds=step.cpu_seconds,
+        max_memory_bytes=step.max_memory_bytes,
+        cause=storable(step.cause),
     )
 
 
 def _step_from(message: pb.StepOutcome) -> StepOutcome:
     return StepOutcome(
-        name=checks.text(message.name),
+        name=storable(message.name),
         result=_word(_STEP_RESULTS, message.result, "step_result"),
         exit_code=message.exit_code if message.HasField("exit_code") else None,
         signal=message.signal if message.HasField("signal") else None,
         seconds=checks.seconds(message.seconds, "seconds"),
         tries=checks.number(message.tries, "tries"),
+        cpu_seconds=checks.seconds(message.cpu_seconds, "cpu_seconds"),
+        max_memory_bytes=checks.count(message.max_memory_bytes, "max_memory_bytes"),
+        cause=checks.label(message.cause),
     )
 
 
@@ -224,11 +375,26 @@ def _word(words: Mapping[int, str], number: int, what: str) -> str:
     return words[number]
 
 
+def report_answer_message(answer: ReportAnswer) -> pb.ReportAnswer:
+    if not answer.refused and not answer.again:
+        return pb.ReportAnswer()
+    return pb.ReportAnswer(
+        refused=fences_message(answer.refused), again=fences_message(answer.again)
+    )
+
+
+def report_answer_from(message: pb.ReportAnswer) -> ReportAnswer:
+    return ReportAnswer(fences_from(message.refused), fences_from(message.again))
+
+
+# --- output and progress
+
+
 def chunk_message(chunk: OutputChunk) -> pb.OutputChunk:
     meta = chunk.meta
     return pb.OutputChunk(
         run=chunk.run,
-        attempt=chunk.attempt,
+        fence=chunk.number,
         number=meta.number,
         first_line=meta.first_line,
         lines=meta.lines,
@@ -240,12 +406,7 @@ def chunk_message(chunk: OutputChunk) -> pb.OutputChunk:
 
 
 def chunk_from(message: pb.OutputChunk) -> OutputChunk:
-    return OutputChunk(
-        run=checks.name(message.run, "run"),
-        attempt=checks.number(message.attempt, "attempt"),
-        meta=_meta_from(message),
-        data=message.data,
-    )
+    return OutputChunk(*_fence_of(message), meta=_meta_from(message), data=message.data)
 
 
 def _meta_from(message: pb.OutputChunk) -> ChunkMeta:
@@ -262,108 +423,23 @@ def _meta_from(message: pb.OutputChunk) -> ChunkMeta:
 def progress_message(progress: Progress) -> pb.Progress:
     return pb.Progress(
         run=progress.run,
-        attempt=progress.attempt,
+        fence=progress.number,
         done=progress.done,
         total=progress.total,
-        message=progress.message,
+        message=storable(progress.message),
     )
 
 
 def progress_from(message: pb.Progress) -> Progress:
     return Progress(
-        run=checks.name(message.run, "run"),
-        attempt=checks.number(message.attempt, "attempt"),
+        *_fence_of(message),
         done=checks.measure(message.done, "done"),
         total=checks.measure(message.total, "total") if message.HasField("total") else None,
-        message=checks.text(message.message),
+        message=storable(message.message),
     )
 
 
-log = structlog.get_logger()
-
-PIECE = 4 * 1024 * 1024  # bytes; a batch above it, or of too many, travels as several messages
-_specs = msgspec.json.Decoder(JobSpec)
-_KINDS = {
-    Invalid: pb.REFUSAL_KIND_INVALID,
-    NotFound: pb.REFUSAL_KIND_NOT_FOUND,
-    Conflict: pb.REFUSAL_KIND_CONFLICT,
-    Denied: pb.REFUSAL_KIND_DENIED,
-    Unavailable: pb.REFUSAL_KIND_UNAVAILABLE,
-}
-
-
-def in_pieces(messages: Sequence[Any]) -> Iterator[list[Any]]:
-    """Yield the messages in order, in batches that are small enough to be sent."""
-    piece: list[Any] = []
-    size = 0
-    for message in messages:
-        added = message.ByteSize()
-        if piece and (size + added > PIECE or len(piece) >= MAX_ITEMS):
-            yield piece
-            piece, size = [], 0
-        piece.append(message)
-        size += added
-    if piece:
-        yield piece
-
-
-def welcome_message(welcome: Welcome) -> pb.Welcome:
-    return pb.Welcome(
-        session=welcome.session,
-        lease_seconds=welcome.lease_seconds,
-        store_now=welcome.store_now,
-        stream=welcome.stream,
-    )
-
-
-def welcome_from(message: pb.Welcome) -> Welcome:
-    return Welcome(message.session, message.lease_seconds, message.store_now, message.stream)
-
-
-def beat_answer_message(answer: BeatAnswer) -> pb.BeatAnswer:
-    return pb.BeatAnswer(
-        alive=answer.alive,
-        store_now=answer.store_now,
-        cancel=fence_messages(answer.cancel),
-        unknown=fence_messages(answer.unknown),
-        draining=answer.draining,
-    )
-
-
-def beat_answer_from(message: pb.BeatAnswer) -> BeatAnswer:
-    return BeatAnswer(
-        alive=message.alive,
-        store_now=message.store_now,
-        cancel=fences_from(message.cancel),
-        unknown=fences_from(message.unknown),
-        draining=message.draining,
-    )
-
-
-def start_answer_message(answer: StartAnswer) -> pb.StartAnswer:
-    return pb.StartAnswer(
-        granted=fence_messages(answer.granted),
-        cancelled=fence_messages(answer.cancelled),
-        refused=fence_messages(answer.refused),
-    )
-
-
-def start_answer_from(message: pb.StartAnswer) -> StartAnswer:
-    return StartAnswer(
-        granted=fences_from(message.granted),
-        cancelled=fences_from(message.cancelled),
-        refused=fences_from(message.refused),
-    )
-
-
-def report_answer_message(answer: ReportAnswer) -> pb.ReportAnswer:
-    return pb.ReportAnswer(
-        accepted=fence_messages(answer.accepted), fenced=fence_messages(answer.fenced)
-    )
-
-
-def report_answer_from(message: pb.ReportAnswer) -> ReportAnswer:
-    return ReportAnswer(fences_from(message.accepted), fences_from(message.fenced))
+# --- refusals
 
 
 def refusal_message(error: RotaError) -> pb.Refusal:
@@ -373,88 +449,81 @@ def refusal_message(error: RotaError) -> pb.Refusal:
 
 
 def refusal_from(message: pb.Refusal) -> RotaError:
-    """Return an error that a worker can act on; on all others it reconnects."""
+    """Return an error that a worker can act on; if the request was at fault, it reconnects."""
     match message.kind:
         case pb.REFUSAL_KIND_NOT_FOUND:
             return NotFound(message.message, code=message.code)
         case pb.REFUSAL_KIND_DENIED:
             return Denied(message.message, code=message.code)
-        case _:
+        case pb.REFUSAL_KIND_INVALID:
             return Unavailable(message.message, code=message.code)
+        case _:
+            return Refused(message.message, code=message.code)
+
+
+# --- orders
 
 
 def order_messages(order: Order) -> Iterator[pb.FromServer]:
     """Encode an order as one message, or as several if it is long."""
     match order:
-        case Dispatch(work=work, specs=specs, first=first):
-            whole = pb.Dispatch(
-                work=[_work_message(item) for item in work],
-                specs=[_spec_message(entry) for entry in specs],
-                first=first,
-            )
-            yield from (pb.FromServer(dispatch=part) for part in _parts(whole))
+        case Dispatch():
+            parts = in_parts(order, _dispatch_message, pb.Dispatch.ByteSize, PIECE)
+            yield from (pb.FromServer(dispatch=part) for part in parts)
         case Cancel(fences=fences):
-            yield pb.FromServer(cancel=pb.Cancel(fences=fence_messages(fences)))
+            yield pb.FromServer(cancel=pb.Cancel(fences=fences_message(fences)))
         case Watch(runs=runs):
             yield pb.FromServer(watch=pb.Watch(runs=runs))
+        case Move():
+            yield pb.FromServer(move=pb.Move())
 
 
-def _parts(whole: pb.Dispatch) -> Iterator[pb.Dispatch]:
-    if whole.ByteSize() <= PIECE:
-        yield whole
-        return
-    for specs in in_pieces(whole.specs):  # first: no work travels ahead of its spec
-        yield pb.Dispatch(specs=specs)
-    first = whole.first
-    for work in in_pieces(whole.work):
-        yield pb.Dispatch(work=work, first=first)
-        first += len(work) if first else 0
+def _dispatch_message(dispatch: Dispatch) -> pb.Dispatch:
+    batch = dispatch.batch
+    return pb.Dispatch(
+        first=dispatch.first,
+        runs=batch.runs,
+        fences=batch.numbers,
+        due_at=batch.due_at,
+        jobs=[pb.JobVersion(job_id=job, version=version) for job, version in batch.jobs],
+        job_of=batch.job_of,
+        inputs_json=batch.inputs,
+        deadline_at=batch.deadlines,
+        carts={at: pb.CartItem(cart=c, item=item) for at, (c, item) in batch.carts.items()},
+        specs=[_spec_message(entry) for entry in dispatch.specs],
+    )
 
 
 def order_from(message: pb.FromServer) -> Order | None:
     """Decode the order in a message; None if this version of Rota does not know it."""
     match message.WhichOneof("message"):
         case "dispatch":
-            work = tuple(_work_from(item) for item in message.dispatch.work)
-            specs = tuple(_readable_specs(message.dispatch.specs))
-            return Dispatch(work, specs, message.dispatch.first)
+            return _dispatch_from(message.dispatch)
         case "cancel":
             return Cancel(fences_from(message.cancel.fences))
         case "watch":
             return Watch(tuple(message.watch.runs))
+        case "move":
+            return Move()
         case _:
             return None
 
 
-def _work_message(work: Work) -> pb.Work:
-    return pb.Work(
-        run=work.run,
-        attempt=work.attempt,
-        job_id=work.job_id,
-        job_version=work.job_version,
-        due_at=work.due_at,
-        inputs_json=None if work.inputs is None else msgspec.json.encode(work.inputs),
-        deadline_at=work.deadline_at,
-        cart=work.cart,
-        item=work.item,
+def _dispatch_from(message: pb.Dispatch) -> Dispatch:
+    batch = WorkBatch(
+        list(message.runs),
+        list(message.fences),
+        list(message.due_at),
+        [(job.job_id, job.version) for job in message.jobs],
+        list(message.job_of),
+        dict(message.inputs_json),
+        dict(message.deadline_at),
+        {
+            at: (item.cart, item.item if item.HasField("item") else None)
+            for at, item in message.carts.items()
+        },
     )
-
-
-def _work_from(message: pb.Work) -> Work:
-    inputs: dict[str, Any] | None = None
-    if message.HasField("inputs_json"):
-        inputs = msgspec.json.decode(message.inputs_json)
-    return Work(
-        run=message.run,
-        attempt=message.attempt,
-        job_id=message.job_id,
-        job_version=message.job_version,
-        due_at=message.due_at,
-        inputs=inputs,
-        deadline_at=message.deadline_at if message.HasField("deadline_at") else None,
-        cart=message.cart if message.HasField("cart") else None,
-        item=message.item if message.HasField("item") else None,
-    )
+    return Dispatch(batch, tuple(_readable_specs(message.specs)), message.first)
 
 
 def _spec_message(entry: SpecEntry) -> pb.SpecEntry:

@@ -1,4 +1,4 @@
-"""Server side of the workers' gRPC streams: `rota.v1.Workers` over a `WorkerDesk`.
+"""Server side of the workers' gRPC streams: `rota.v2.Workers` over a `WorkerDesk`.
 
 A worker can affect only its own stream and its own session.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -17,9 +18,9 @@ from rota.contracts import worker_pb2 as pb
 from rota.contracts.worker_pb2_grpc import WorkersServicer, add_WorkersServicer_to_server
 from rota.domain.errors import Conflict, Denied, NotFound, RotaError, Unavailable, first_of
 from rota.link import grpc_checks as checks
-from rota.link import grpc_messages as answers
-from rota.link import grpc_messages as requests
-from rota.ports.work import Hello, WorkerDesk, WorkerIdentity, bearer_in, rpc_status_of
+from rota.link import grpc_messages as messages
+from rota.ports.rpc import bearer_in, rpc_status_of
+from rota.ports.work import Hello, WorkerDesk, WorkerIdentity
 
 log = structlog.get_logger()
 
@@ -37,11 +38,38 @@ class WorkersService(WorkersServicer):
         self._desk = desk
         self._authenticate = authenticate
         self._conversations: set[_Conversation] = set()
+        self._outdated: set[str] = set()  # names of workers of an older release that came
         self._is_closing = False
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service on a server that has not been started yet."""
         add_WorkersServicer_to_server(self, server)
+        outdated: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(
+            self._refuse_outdated
+        )
+        former = grpc.method_handlers_generic_handler("rota.v1.Workers", {"Work": outdated})
+        server.add_generic_rpc_handlers((former,))
+
+    async def _refuse_outdated(
+        self, _: AsyncIterator[bytes], context: grpc.aio.ServicerContext[Any, Any]
+    ) -> None:
+        """Tell a worker of an older release what to do, and whoever reads our log that it came.
+
+        Not that it is denied: it would end at once, with all that it runs, while another server may
+        still be of its release.
+        """
+        with suppress(RotaError):
+            secret = bearer_in(context.invocation_metadata())
+            worker = (await _Credential(secret, self._authenticate).check()).name
+            if worker not in self._outdated:  # it comes again every two seconds
+                self._outdated.add(worker)
+                log.warning("worker.outdated", worker=worker, hint="install this release there")
+        await context.abort(
+            grpc.StatusCode.UNAVAILABLE,
+            "this server is of a newer release: install that release on this worker, too"
+            " (docs/upgrading.md)",
+            (("rota-code", "outdated_worker"),),
+        )
 
     def close(self) -> None:
         """Send every worker to another server, once its open requests are answered."""
@@ -178,12 +206,12 @@ class _Conversation:
             raise Conflict("no hello came", code="out_of_order") from error
         if message.WhichOneof("request") != "hello":
             raise Conflict("the first message has to be a hello", code="out_of_order")
-        hello = requests.hello_from(message.hello)
+        hello = messages.hello_from(message.hello)
         await self._credential.admit(hello)
         welcome = await self._desk.register(hello)
         self._session, self._stream = welcome.session, welcome.stream
         self._lease_seconds = welcome.lease_seconds
-        await self._send(message.number, welcome=answers.welcome_message(welcome))
+        await self._send(message.number, welcome=messages.welcome_message(welcome))
 
     async def _expect_beats(self) -> None:
         """Raise `Conflict` when no beat with a valid token came for a whole lease."""
@@ -226,35 +254,34 @@ class _Conversation:
                     return await self._leave()
                 case "hello":
                     raise checks.bad("there is one hello in a stream")
-                case _:
+                case None:
                     raise checks.bad("a request of a kind that this server does not know")
+                case optional:
+                    raise Conflict(f"this server does not answer {optional}", code="not_offered")
         except (NotFound, Conflict, Unavailable) as error:
-            return {"refusal": answers.refusal_message(error)}
+            return {"refusal": messages.refusal_message(error)}
 
     async def _beat(self, message: pb.Beat) -> dict[str, Any]:
         await self._credential.check()  # a token that was revoked ends here
         self._has_beaten.set()
-        answer = await self._desk.beat(self._session, requests.beat_from(message))
-        return {"beat": answers.beat_answer_message(answer)}
+        answer = await self._desk.beat(self._session, messages.beat_from(message))
+        return {"beat": messages.beat_answer_message(answer)}
 
     async def _start(self, message: pb.Starts) -> dict[str, Any]:
-        starts = [requests.start_from(item) for item in checks.items(message.items, "start")]
-        answer = await self._desk.start(self._session, starts)
-        return {"start": answers.start_answer_message(answer)}
+        answer = await self._desk.start(self._session, messages.starts_from(message))
+        return {"start": messages.start_answer_message(answer)}
 
-    async def _report(self, message: pb.Outcomes) -> dict[str, Any]:
-        items = checks.items(message.items, "report")
-        outcomes = [requests.outcome_from(item) for item in items]
-        answer = await self._desk.report(self._session, outcomes)
-        return {"report": answers.report_answer_message(answer)}
+    async def _report(self, message: pb.Report) -> dict[str, Any]:
+        answer = await self._desk.report(self._session, messages.report_from(message))
+        return {"report": messages.report_answer_message(answer)}
 
     async def _output(self, message: pb.OutputChunks) -> dict[str, Any]:
-        chunks = [requests.chunk_from(item) for item in checks.items(message.items, "output")]
+        chunks = [messages.chunk_from(item) for item in checks.items(message.items, "output")]
         answer = await self._desk.output(self._session, chunks)
-        return {"report": answers.report_answer_message(answer)}
+        return {"report": messages.report_answer_message(answer)}
 
     async def _progress(self, message: pb.ProgressItems) -> dict[str, Any]:
-        items = [requests.progress_from(each) for each in checks.items(message.items, "progress")]
+        items = [messages.progress_from(each) for each in checks.items(message.items, "progress")]
         await self._desk.progress(self._session, items)
         return {"done": pb.Done()}
 
@@ -267,7 +294,7 @@ class _Conversation:
         try:
             while True:
                 order = await self._desk.next_order(self._session, self._stream)
-                for message in answers.order_messages(order):
+                for message in messages.order_messages(order):
                     await self._write(message)
         except NotFound:
             if not self._is_leaving:

@@ -16,24 +16,28 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
-from rota.domain.errors import Denied, NotFound, RotaError, Unavailable
+from rota.domain.errors import Conflict, Denied, NotFound, RotaError, Unavailable
 from rota.ports.work import (
     Beat,
     BeatAnswer,
+    Dispatch,
     Hello,
     Order,
-    Outcome,
     OutputChunk,
     Progress,
+    Refused,
+    Report,
     ReportAnswer,
     Start,
     StartAnswer,
     Welcome,
     WorkerDesk,
+    in_parts,
 )
 
 _LENGTH_BYTES = 4
 MAX_FRAME = 128 * 1024 * 1024
+PIECE = 8 * 1024 * 1024  # bytes; a dispatch above it travels as several frames
 ORDER = 0  # the number of a frame that answers nothing
 
 
@@ -57,7 +61,7 @@ VERBS = {
     "register": _verb(Hello, Welcome),
     "beat": _verb(Beat, BeatAnswer),
     "start": _verb(tuple[Start, ...], StartAnswer),
-    "report": _verb(tuple[Outcome, ...], ReportAnswer),
+    "report": _verb(Report, ReportAnswer),
     "output": _verb(tuple[OutputChunk, ...], ReportAnswer),
     "progress": _verb(tuple[Progress, ...], None),
     "leave": _verb(None, None),
@@ -88,6 +92,12 @@ log = structlog.get_logger()
 
 _ANSWER_SECONDS = 10.0
 _NOTHING = msgspec.Raw(encode(None))
+_KINDS: dict[str, type[RotaError]] = {
+    "NotFound": NotFound,
+    "Denied": Denied,
+    "Conflict": Refused,
+    "Unavailable": Refused,
+}
 
 
 class LocalLink:
@@ -134,8 +144,8 @@ class LocalLink:
         answer: StartAnswer = await self._ask("start", tuple(starts))
         return answer
 
-    async def report(self, outcomes: Sequence[Outcome]) -> ReportAnswer:
-        answer: ReportAnswer = await self._ask("report", tuple(outcomes))
+    async def report(self, report: Report) -> ReportAnswer:
+        answer: ReportAnswer = await self._ask("report", report)
         return answer
 
     async def output(self, chunks: Sequence[OutputChunk]) -> ReportAnswer:
@@ -178,12 +188,14 @@ class LocalLink:
             raise Unavailable(f"the server did not answer {verb}") from error
         finally:
             self._waiting.pop(number, None)
+            if not future.cancel() and not future.cancelled():
+                future.exception()  # seen by nobody, if the write failed: asyncio would log it
 
     async def _receive_all(self) -> None:
         try:
             while True:
                 self._accept(await read_frame(self._reader))
-        except (OSError, Denied) as error:
+        except (OSError, Denied, msgspec.MsgspecError) as error:
             broken = Unavailable(f"the connection broke: {error}")
             self._end = error if isinstance(error, Denied) else broken
             for _, future in self._waiting.values():
@@ -207,9 +219,15 @@ class LocalLink:
 
 
 def _refusal(error: tuple[str, str, str]) -> RotaError:
+    """Return an error that a worker can act on; if the request was at fault, it reconnects."""
     code, message, kind = error
-    kinds: dict[str, type[RotaError]] = {"NotFound": NotFound, "Denied": Denied}
-    return kinds.get(kind, Unavailable)(message, code=code)
+    return _KINDS.get(kind, Unavailable)(message, code=code)
+
+
+def _refused(error: Exception) -> tuple[str, str, str]:
+    code = error.code if isinstance(error, RotaError) else "bad_message"
+    kinds = (cls for cls in (NotFound, Denied, Conflict, Unavailable) if isinstance(error, cls))
+    return code, str(error), next(kinds, type(error)).__name__
 
 
 class LocalLinkServer:
@@ -370,8 +388,7 @@ class _Conversation:
             answer = await self._handle(frame.verb, request, group)
             reply = Frame(frame.number, "", msgspec.Raw(encode(answer)))
         except (RotaError, msgspec.MsgspecError, KeyError) as error:
-            code = error.code if isinstance(error, RotaError) else "bad_message"
-            reply = Frame(frame.number, "", _NOTHING, (code, str(error), type(error).__name__))
+            reply = Frame(frame.number, "", _NOTHING, _refused(error))
         self._writer.write(packed(reply))
         await self._writer.drain()
 
@@ -397,5 +414,13 @@ class _Conversation:
     async def _send_orders(self) -> None:
         while True:
             order = await self._desk.next_order(self._session, self._stream)
-            self._writer.write(packed(Frame(ORDER, "", msgspec.Raw(encode(order)))))
-            await self._writer.drain()
+            for body in _order_bodies(order):
+                self._writer.write(packed(Frame(ORDER, "", msgspec.Raw(body))))
+                await self._writer.drain()
+
+
+def _order_bodies(order: Order) -> Iterator[bytes]:
+    """Encode an order as one frame's body, or as several if it is long."""
+    if isinstance(order, Dispatch):
+        return in_parts(order, encode, len, PIECE)
+    return iter([encode(order)])

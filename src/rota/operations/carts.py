@@ -7,13 +7,13 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from rota.domain.calendars import end_of_blackout
 from rota.domain.carts import commands
 from rota.domain.carts.commands import in_words
-from rota.domain.carts.definition import CartItem, CartRules, CartTemplate, OnBreach
+from rota.domain.carts.definition import CartItem, CartRules, CartTemplate, OnBreach, Share
 from rota.domain.carts.facts import (
     FAILED_ITEM_STATES,
     FINAL_CART_STATES,
@@ -37,10 +37,13 @@ from rota.domain.job import Job, rules_of
 from rota.domain.jobfile import read_job
 from rota.domain.jobfile.carts import Reference, Referred, unknown_references
 from rota.domain.shape import shape_of, unmet
+from rota.domain.states import RunState
 from rota.operations.calendars import blackouts_of
 from rota.operations.definitions import find_job, require_runnable
 from rota.operations.engine import Engine
 from rota.ports.carts import (
+    ApproveCart,
+    CancelCart,
     Cart,
     CartQuery,
     Command,
@@ -50,6 +53,9 @@ from rota.ports.carts import (
     ItemQuery,
     NewCart,
     Overview,
+    PauseCart,
+    ResumeCart,
+    Steering,
 )
 from rota.ports.records import Idempotency, JobQuery, Role
 
@@ -361,6 +367,41 @@ async def command(engine: Engine, cart: Cart, what: Command, *, actor: str) -> C
     return await engine.store.command_cart(cart.id, what, actor=actor)
 
 
+async def rehearse(engine: Engine, cart: Cart, what: Steering) -> Commanded:
+    """Return whether a command would change the cart; raise as it would; write nothing."""
+    overview = await engine.store.overview(cart, 1)
+    facts = replace(_facts(cart, overview, None), pending_wave=overview.next_wave)
+    changes = True
+    match what:
+        case PauseCart():
+            changes = commands.pause(facts)
+        case ResumeCart(allow):
+            commands.resume(facts if allow is None else _with_allowance(facts, allow))
+            await _refuse_gone_jobs(engine, cart)
+        case CancelCart():
+            changes = commands.cancel(facts)
+        case ApproveCart(by, wave):
+            commands.approve(facts, by, cart.created_by, wave)
+    return Commanded(cart, changes)
+
+
+def _with_allowance(facts: CartFacts, allow: Share) -> CartFacts:
+    failures = replace(facts.rules.failures, allow=allow)
+    return replace(facts, rules=replace(facts.rules, failures=failures))
+
+
+async def _refuse_gone_jobs(engine: Engine, cart: Cart) -> None:
+    query = ItemQuery(cart.id, states=[ItemState.PENDING], limit=_NEXT_ITEMS)
+    items = await engine.store.items(query)
+    names = sorted({item.job for item in items})
+    if names:
+        jobs = JobQuery(project=cart.project, names=names, limit=len(names))
+        there = {job.id for job in await engine.store.jobs(jobs)}
+        for item in items:
+            if item.job_id not in there:
+                raise commands.job_deleted(cart.id, item.job)
+
+
 def approver(name: str, role: Role) -> commands.Approver:
     """Return the approver of this name and role; a role includes those before it."""
     roles = list(Role)
@@ -413,6 +454,12 @@ class CartView:
     def by_state(self) -> Mapping[ItemState, int]:
         """Number of items in each state."""
         return {state: self.overview.items.get(state, 0) for state in ItemState}
+
+    @property
+    def open_runs(self) -> Mapping[RunState, int]:
+        """Number of open items by the state of their run, as people see it."""
+        found = self.overview.open_runs
+        return {state: found[state] for state in RunState if found.get(state)}
 
     @property
     def done(self) -> int:

@@ -7,6 +7,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TypeVar
 
 from rota.domain.errors import Conflict, NotFound, Problem, did_you_mean
@@ -17,6 +18,7 @@ from rota.domain.jobfile.demands import build_resources
 from rota.domain.jobfile.uses import exceeding, refusal_of
 from rota.domain.keys import Declaration
 from rota.domain.spec import DEFAULT_POOL
+from rota.domain.states import WAITING_STATES
 from rota.operations.calendars import CalendarChange, plan_calendars
 from rota.operations.differences import Change
 from rota.operations.engine import Engine
@@ -38,6 +40,7 @@ from rota.ports.records import JobQuery, NewCalendar, NewJob, RemovedJob
 T = TypeVar("T")
 
 _TRIES = 5
+_NEVER: tuple[None, None] = (None, None)  # state and end of the last run of a job that has none
 
 
 async def retry_if_fired(change: Callable[[], Awaitable[T]]) -> T:
@@ -256,6 +259,19 @@ async def find_past_job(engine: Engine, name_or_id: str, *, project: str = "defa
     if found is None:
         raise await _no_such_job(engine, name_or_id, project)
     return found
+
+
+async def with_last_runs(engine: Engine, jobs: Sequence[Job]) -> list[Job]:
+    """Return the jobs with how they last went, where their newest run only waits for its time."""
+    waiting = {job.id for job in jobs if job.last_state in WAITING_STATES}
+    found = await engine.store.last_runs(waiting) if waiting else {}
+    return [
+        _with_last(job, *found.get(job.id, _NEVER)) if job.id in waiting else job for job in jobs
+    ]
+
+
+def _with_last(job: Job, state: str | None, ended_at: datetime | None) -> Job:
+    return replace(job, last_state=state, last_ended_at=ended_at)
 
 
 async def _job_in_service(engine: Engine, name_or_id: str, project: str) -> Job | None:

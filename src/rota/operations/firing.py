@@ -13,6 +13,7 @@ import structlog
 
 from rota.domain.errors import Invalid
 from rota.domain.firing import Answers, DueStart, FiringRules, answer_due_times
+from rota.domain.gates import Gate
 from rota.domain.ids import JobId, shard_of
 from rota.domain.job import Job
 from rota.domain.jobfile import read_job
@@ -59,6 +60,7 @@ def _firing(due: DueSchedule, table: Timetable, answers: Answers) -> Firing:
     has_runs = bool(answers.runs)
     return Firing(
         job_id=due.job_id,
+        shard=due.shard,
         job_version=due.job_version,
         schedule_version=due.schedule_version,
         claimed_next_at=due.next_at,
@@ -81,14 +83,14 @@ def _reason(calendar: str, until: datetime) -> Reason | None:
     if not calendar:
         return None
     return Reason(
-        gate="calendar",
+        gate=Gate.CALENDAR,
         message=f"calendar {calendar} keeps it until {stamp(until)}",
         eligible_at=until,
         action=f"rota calendar show {calendar}",
     )
 
 
-def _answered(answers: Answers) -> list[Answered]:
+def _answered(answers: Answers) -> tuple[Answered, ...]:
     missed = [
         Answered(it.first, it.last, it.count, RunState.MISSED, Cause.DOWNTIME)
         for it in answers.missed
@@ -97,7 +99,7 @@ def _answered(answers: Answers) -> list[Answered]:
         Answered(it.first, it.last, it.count, RunState.SKIPPED, it.cause, it.previous)
         for it in answers.skipped
     ]
-    return missed + skipped
+    return (*missed, *skipped)
 
 
 async def fire(engine: Engine, firings: Sequence[Firing], ownership: Ownership) -> Fired:

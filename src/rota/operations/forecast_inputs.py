@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from rota.domain.calendars import Calendar
 from rota.domain.forecast.ahead import Durations, JobAhead, Setting, durations_of, remembered_runs
-from rota.domain.gates import AFTER, after_key
+from rota.domain.gates import AFTER, ClosableJob, Gate, after_key, can_close, job_key, opens_at
 from rota.domain.ids import CartId, JobId, micros
 from rota.domain.job import RunRules
 from rota.domain.keys import (
@@ -101,7 +102,7 @@ async def _calendars(engine: Engine, jobs: Sequence[ComingJob]) -> dict[tuple[st
     return {(each.project, each.calendar.name): each.calendar for each in found}
 
 
-_OF_A_BACKFILL = "backfill:"
+_OF_A_BACKFILL = f"{Gate.BACKFILL}:"
 
 
 class JobsAhead:
@@ -117,7 +118,7 @@ class JobsAhead:
         self._plain: dict[tuple[str, str], bool] = {}
         self._alike: dict[Hashable, JobAhead] = {}
         self._weights, self._tokens = inputs.weights, inputs.tokens
-        self._now = micros(inputs.now)
+        self._now, self._since = micros(inputs.now), inputs.now
         self.scheduled = {job.id: self._of_job(job) for job in inputs.jobs}
         self.rules = {job.id: job.rules for job in inputs.jobs}
         self.made_at = {job.id: job.created_at for job in inputs.jobs}
@@ -157,6 +158,7 @@ class JobsAhead:
                 limit=limit,
                 cart=run.cart,
                 is_plain=not run.keys and self._is_plain(run.pool, run.shape),
+                opening=self._opening(run.closable),
             )
         return self._alike[key]
 
@@ -220,7 +222,15 @@ class JobsAhead:
             limit=limit or rules.max_concurrency,
             cart=cart,
             is_plain=not demands and self._is_plain(rules.pool, shape),
+            # Without its pause: whoever pauses a job holds its schedule, too.
+            opening=self._opening(ClosableJob(job, rules)),
         )
+
+    def _opening(self, job: ClosableJob | None) -> Callable[[float], float] | None:
+        """Return how a job's gates put off what comes to them; None: nothing ever closes it."""
+        if job is None or not can_close(job):
+            return None
+        return partial(_open_from, job, self._since)
 
     def _demands(self, rules: RunRules, user: str) -> Demands:
         declared = self._declared.get(rules.project, ())
@@ -247,10 +257,16 @@ class JobsAhead:
         if run.blocked_on.startswith(_OF_A_BACKFILL):
             return run.blocked_on, 1
         job = self.scheduled.get(run.job_id)
-        is_held_back = run.blocked_on == f"job:{run.job_id}"
+        is_held_back = run.blocked_on == job_key(run.job_id)
         if job is not None:
             return run.job_id, job.limit
         return run.job_id, 1 if is_held_back else None
+
+
+def _open_from(job: ClosableJob, now: datetime, at: float) -> float:
+    """Return when all gates of the job are open; where nobody knows, as if they were."""
+    opens = opens_at(job, now + timedelta(seconds=at))
+    return at if opens is None else max((opens - now).total_seconds(), at)
 
 
 def _is_after(run: OpenRun) -> bool:

@@ -29,7 +29,7 @@ from rota.domain.forecast.expansion import (
     split_released,
 )
 from rota.domain.forecast.placing import Program
-from rota.domain.gates import AFTER, after_key
+from rota.domain.gates import AFTER, Gate, after_key, opens_at
 from rota.domain.ids import JobId, instant, micros
 from rota.domain.jobfile.build import build_schedule
 from rota.domain.keys import KeyKind, kind_of
@@ -40,7 +40,7 @@ from rota.domain.states import RunState
 from rota.operations.forecast_inputs import Inputs, JobsAhead
 from rota.ports.forecasts import ComingJob, OpenCart, OpenRun
 
-_HELD_BY_SOMEBODY = ("hold:", "cart:")  # not let go by time or room alone
+_HELD_BY_SOMEBODY = (f"{Gate.HOLD}:", f"{Gate.CART}:")  # not let go by time or room alone
 _NOBODY = "(unknown)"  # the worker of a run for which none answers
 
 
@@ -83,8 +83,13 @@ def _is_stuck(run: OpenRun) -> bool:
     return (
         run.state is RunState.UNKNOWN
         or run.blocked_on.startswith(_HELD_BY_SOMEBODY)
-        or (run.is_paused and run.state is RunState.BLOCKED)
+        or (run.state is RunState.BLOCKED and not _opens(run))
     )
+
+
+def _opens(run: OpenRun) -> bool:
+    """Return whether the gates that close its whole job open by themselves, or are open."""
+    return run.closable is None or opens_at(run.closable, run.release_at) is not None
 
 
 def _comes_after(run: OpenRun, jobs: JobsAhead) -> bool:
@@ -109,11 +114,16 @@ def _waiting(run: OpenRun, inputs: Inputs, jobs: JobsAhead) -> RunAhead:
     return RunAhead(
         job=job,
         due_at=inputs.seconds_to(run.due_at),
-        ready_at=max(inputs.seconds_to(_ready_at(run)), 0.0),
+        ready_at=_open_from(run, job, max(inputs.seconds_to(_ready_at(run)), 0.0)),
         seconds=job.durations.usual,
         made_at=inputs.seconds_to(run.created_at),
         id=run.id,
     )
+
+
+def _open_from(run: OpenRun, job: JobAhead, ready_at: float) -> float:
+    """Return when it passes the gates that close its whole job; what is queued has passed them."""
+    return ready_at if run.state is RunState.QUEUED else job.open_from(ready_at)
 
 
 def _ready_at(run: OpenRun) -> datetime:
@@ -169,7 +179,7 @@ def scheduled_runs(inputs: Inputs, jobs: JobsAhead, schedules: Mapping[JobId, Co
     due: dict[JobId, list[DueRun]] = {}
     is_cut = False
     for job, coming in schedules.items():
-        expanded = expand(coming, inputs.until)
+        expanded = _opened(jobs.scheduled[job], expand(coming, inputs.until), now)
         is_cut |= expanded.is_cut
         if jobs.upstreams(job):
             made = _as_they_come(jobs.scheduled[job], expanded, now)
@@ -178,6 +188,14 @@ def scheduled_runs(inputs: Inputs, jobs: JobsAhead, schedules: Mapping[JobId, Co
         else:
             runs += _runs(jobs.scheduled[job], expanded, jobs.rules[job].overlap, now)
     return _first_of(Scheduled(runs, due, is_cut))
+
+
+def _opened(job: JobAhead, expanded: Expanded, now: int) -> Expanded:
+    """Put off starts while a gate closes the whole job."""
+    if job.opening is None:
+        return expanded
+    comes = [max((at - now) / _MICROS, 0.0) for at in expanded.ready]
+    return replace(expanded, ready=[now + round(job.open_from(at) * _MICROS) for at in comes])
 
 
 def _first_of(found: Scheduled) -> Scheduled:

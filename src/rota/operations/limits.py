@@ -14,7 +14,7 @@ from rota.domain.resources import NAMES_OF_WORKERS
 from rota.operations.differences import Change, differences
 from rota.operations.engine import Engine
 from rota.ports.forecasts import ShareWeight
-from rota.ports.store import Declared, KeyUse
+from rota.ports.records import Declared, KeyUse
 
 D = TypeVar("D", Limit, Resource, Quota)
 

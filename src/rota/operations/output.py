@@ -7,12 +7,11 @@ they serve as cursors and as links.
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
+import zlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import timedelta
-from operator import attrgetter
 
 import structlog
 
@@ -21,14 +20,16 @@ from rota.domain.ids import RunId, SessionId
 from rota.domain.output import (
     CHUNK_LIMIT,
     PACKED_LIMIT,
+    Block,
     Record,
     damaged,
     find_records,
+    read_blocks,
     read_records,
     to_raw,
     unpack,
 )
-from rota.domain.run import Attempt, OutputState, Run
+from rota.domain.run import Attempt, OutputState, OutputSummary, Run
 from rota.domain.states import RunState, is_final
 from rota.operations.engine import Engine
 from rota.operations.runs import find_run
@@ -41,7 +42,13 @@ log = structlog.get_logger()
 
 _WINDOW_LINES = 1_000
 _WINDOW_BYTES = 2 * 1024 * 1024  # of text: a window of long lines ends early
+_PAGE_BYTES = 1024 * 1024  # of records: a page of blocks ends after the chunks that reach this
+_PAGE_PIECES = 64  # chunks of a page of blocks, if they are small
 _SEARCH_PIECES = 256  # chunks that one search call looks through, at most 64 MiB
+_RAW_PIECES = 256  # chunks whose places are read at a time
+_WINDOW_PIECES = 16  # the same for windows, most of which lie in one or two chunks
+_AT_ONCE = 8  # chunks that are fetched side by side, and in memory together
+_NOTHING = OutputSummary()
 _SLOW_POLL = timedelta(seconds=5)
 _STORING = timedelta(seconds=8)  # less than a worker waits for an answer
 
@@ -62,6 +69,7 @@ class OutputWindow:
     is_complete: bool  # the attempt has ended: no more will arrive
     pending_bytes: int = 0  # of an ended attempt, still on its worker
     worker: str = ""
+    summary: OutputSummary = _NOTHING
 
     @property
     def is_last(self) -> bool:
@@ -78,6 +86,19 @@ class SearchPage:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputPage:
+    """Blocks in a row: lines with the same time, stream and step are one."""
+
+    blocks: tuple[tuple[int, Block], ...]  # each with the number of its first line
+    next_line: int  # where the following page begins
+    total_lines: int  # that have arrived
+    is_complete: bool  # the attempt has ended: no more will arrive
+    pending_bytes: int = 0  # of an ended attempt, still on its worker
+    worker: str = ""
+    summary: OutputSummary = _NOTHING
+
+
+@dataclass(frozen=True, slots=True)
 class _Piece:
     """One fetch: a chunk in the blob store, or the records stored beside the attempt."""
 
@@ -86,23 +107,23 @@ class _Piece:
     key: str = ""
     inline: bytes = b""
 
+    @property
+    def next_line(self) -> int:
+        return self.first_line + self.lines
+
 
 @dataclass(frozen=True, slots=True)
-class _Extent:
-    """Extent of an attempt's output that has arrived so far."""
+class _Arrived:
+    """Output of an attempt as far as it has arrived."""
 
-    pieces: Sequence[_Piece]
+    run: RunId
+    attempt: int
+    inline: bytes  # all of it; empty if it lies in the blob store
+    total_lines: int
     is_complete: bool
     pending_bytes: int
     worker: str
-
-    @property
-    def total_lines(self) -> int:
-        return self.pieces[-1].first_line + self.pieces[-1].lines if self.pieces else 0
-
-    def pieces_from(self, line: int) -> Sequence[_Piece]:
-        index = bisect_right(self.pieces, line, key=attrgetter("first_line")) - 1
-        return self.pieces[max(index, 0) :] if line < self.total_lines else ()
+    summary: OutputSummary
 
 
 async def store_chunks(
@@ -116,19 +137,20 @@ async def store_chunks(
     again.
     """
     refused = _impossible(chunks)
-    refused |= await _closed(engine, session, frozenset(map(_fence, chunks)) - refused)
-    chunks = [chunk for chunk in chunks if _fence(chunk) not in refused]
-    stored = [(_fence(chunk), StoredChunk(chunk.meta, _key(session, chunk))) for chunk in chunks]
+    fences = frozenset(chunk.fence for chunk in chunks)
+    refused |= await _closed(engine, session, fences - refused)
+    chunks = [chunk for chunk in chunks if chunk.fence not in refused]
+    stored = [(chunk.fence, StoredChunk(chunk.meta, _key(session, chunk))) for chunk in chunks]
     data = {place.key: chunk.data for chunk, (_, place) in zip(chunks, stored, strict=True)}
     # Bytes first, their index second: the index never names a blob that is not there.
     await _put_all(engine, data)
     # Blobs of chunks that are refused only now stay behind unnamed, and go when the run is pruned:
     # a refused repeat of what was accepted before shares its key.
     fenced = await engine.store.add_chunks(session, stored)
-    accepted = tuple({fence for fence, _ in stored}.difference(fenced))
-    for fence in accepted:
-        engine.queue.announce(output_topic(fence.run))
-    return ReportAnswer(accepted=accepted, fenced=(*refused, *fenced))
+    for fence in dict.fromkeys(fence for fence, _ in stored):
+        if fence not in fenced:
+            engine.queue.announce(output_topic(fence.run))
+    return ReportAnswer(refused=(*refused, *fenced))
 
 
 async def _put_all(engine: Engine, data: Mapping[str, bytes]) -> None:
@@ -148,16 +170,47 @@ async def read_window(
     engine: Engine, run: RunId, attempt: int, first_line: int = 0, limit: int = _WINDOW_LINES
 ) -> OutputWindow:
     """Read up to `limit` lines, fewer if they are very long. Fetch only the chunks they lie in."""
-    extent = await _extent(engine, run, attempt)
-    return await _window(engine, extent, first_line, limit)
+    arrived = await _arrived(engine, run, attempt)
+    return await _window(_Loader(engine), arrived, first_line, limit)
 
 
 async def tail(
     engine: Engine, run: RunId, attempt: int, limit: int = _WINDOW_LINES
 ) -> OutputWindow:
     """Return the last `limit` lines that have arrived."""
-    extent = await _extent(engine, run, attempt)
-    return await _window(engine, extent, extent.total_lines - limit, limit)
+    arrived = await _arrived(engine, run, attempt)
+    return await _window(_Loader(engine), arrived, arrived.total_lines - limit, limit)
+
+
+async def read_page(
+    engine: Engine, run: RunId, attempt: int, first_line: int = 0, *, last: int | None = None
+) -> OutputPage:
+    """Read about a megabyte from `first_line` on, or from where the `last` so many lines begin.
+
+    A page ends where a chunk does: who reads page after page fetches each chunk once.
+    """
+    arrived = await _arrived(engine, run, attempt)
+    position = max(first_line if last is None else arrived.total_lines - last, 0)
+    blocks: list[tuple[int, Block]] = []
+    size = 0
+    pieces = await _pieces(engine, arrived, position, _PAGE_PIECES)
+    for batch in _batches(pieces):
+        for piece, data in await _load_all(engine, batch):
+            first = max(position - piece.first_line, 0)
+            blocks += ((piece.first_line + each.index, each) for each in read_blocks(data, first))
+            position = piece.next_line
+            size += len(data)
+        if size >= _PAGE_BYTES:
+            break
+    return OutputPage(
+        tuple(blocks),
+        position,
+        arrived.total_lines,
+        arrived.is_complete,
+        arrived.pending_bytes,
+        arrived.worker,
+        arrived.summary,
+    )
 
 
 async def search(
@@ -174,25 +227,29 @@ async def search(
     found where the pieces meet.
     """
     needle = _needle(text)
-    extent = await _extent(engine, run, attempt)
-    pieces = extent.pieces_from(max(first_line, 0))
+    arrived = await _arrived(engine, run, attempt)
     hits: list[OutputLine] = []
-    for piece in pieces[:_SEARCH_PIECES]:
+    next_line = max(first_line, 0)
+    for piece in await _pieces(engine, arrived, next_line, _SEARCH_PIECES):
         data = await _load(engine, piece)
         for index, record in find_records(data, needle, first_line - piece.first_line):
             hits.append(OutputLine(piece.first_line + index, record))
             if len(hits) == limit:
                 return SearchPage(tuple(hits), hits[-1].number + 1, is_exhausted=False)
-    rest = pieces[_SEARCH_PIECES:]
-    next_line = rest[0].first_line if rest else extent.total_lines
-    return SearchPage(tuple(hits), next_line, is_exhausted=not rest)
+        next_line = piece.next_line
+    is_exhausted = next_line >= arrived.total_lines
+    return SearchPage(tuple(hits), min(next_line, arrived.total_lines), is_exhausted)
 
 
 async def raw(engine: Engine, run: RunId, attempt: int) -> AsyncGenerator[bytes, None]:
     """Yield the printed bytes, unchanged, with Rota's remarks, as far as they have arrived."""
-    extent = await _extent(engine, run, attempt)
-    for piece in extent.pieces:
-        yield to_raw(await _load(engine, piece))
+    arrived = await _arrived(engine, run, attempt)
+    position = 0
+    while pieces := await _pieces(engine, arrived, position, _RAW_PIECES):
+        for batch in _batches(pieces):
+            for _, data in await _load_all(engine, batch):
+                yield to_raw(data)
+        position = pieces[-1].next_line
 
 
 async def follow(
@@ -204,10 +261,12 @@ async def follow(
     left on its worker is not waited for longer than that.
     """
     listener = engine.queue.listen(output_topic(run))
+    loader = _Loader(engine)
     is_silent = False
     try:
         while True:
-            window = await read_window(engine, run, attempt, from_line)
+            arrived = await _arrived(engine, run, attempt)
+            window = await _window(loader, arrived, from_line, _WINDOW_LINES)
             yield window
             if window.is_last or (is_silent and window.pending_bytes and not window.lines):
                 return
@@ -227,8 +286,10 @@ def _impossible(chunks: Sequence[OutputChunk]) -> frozenset[Fence]:
     """Return attempts with a chunk that no worker may send."""
     refused = [chunk for chunk in chunks if not _is_possible(chunk)]
     for chunk in refused:
-        log.warning("output.refused", run=chunk.run, attempt=chunk.attempt, chunk=chunk.meta.number)
-    return frozenset(map(_fence, refused))
+        log.warning(
+            "output.refused", run=chunk.run, attempt=chunk.fence.attempt, chunk=chunk.meta.number
+        )
+    return frozenset(chunk.fence for chunk in refused)
 
 
 def _is_possible(chunk: OutputChunk) -> bool:
@@ -243,12 +304,11 @@ def _is_possible(chunk: OutputChunk) -> bool:
     )
 
 
-def _fence(chunk: OutputChunk) -> Fence:
-    return Fence(chunk.run, chunk.attempt)
-
-
 def _key(session: SessionId, chunk: OutputChunk) -> str:
-    return f"runs/{chunk.run}/{chunk.attempt}-{session}/{chunk.meta.number}"
+    # Of the content, too: a worker that gives up a chunk sends a gap by its number, and a server
+    # may have stored the chunk after all, whose answer was lost.
+    content = zlib.crc32(chunk.data)
+    return f"runs/{chunk.run}/{chunk.number}-{session}/{chunk.meta.number}-{content:08x}"
 
 
 def _needle(text: str) -> bytes:
@@ -261,21 +321,30 @@ def _needle(text: str) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
-async def _extent(engine: Engine, run: RunId, number: int) -> _Extent:
+async def _arrived(engine: Engine, run: RunId, number: int) -> _Arrived:
     # The attempt first: if it has ended by then, all its chunks are there.
     attempt = await _attempt(engine, run, number)
     is_pending = attempt.output.state is OutputState.PENDING
-    pending_bytes = 0
+    pending_bytes, inline = 0, b""
     if attempt.output.state is OutputState.INLINE:
         inline = await engine.store.inline_output(run, number)
-        pieces = [_Piece(0, inline.count(b"\n"), inline=inline)]
+        total_lines = inline.count(b"\n")
     else:
-        chunks = await engine.store.chunks(run, number)
-        pieces = _pieces(chunks)
+        stored = await engine.store.arrived_output(run, number)
+        total_lines = stored.lines
         if is_pending:
-            pending_bytes = attempt.output.bytes - sum(chunk.meta.bytes for chunk in chunks)
+            pending_bytes = attempt.output.bytes - stored.bytes
     is_complete = attempt.result is not None and not is_pending
-    return _Extent(pieces, is_complete, pending_bytes, attempt.worker)
+    return _Arrived(
+        run,
+        number,
+        inline,
+        total_lines,
+        is_complete,
+        pending_bytes,
+        attempt.worker,
+        attempt.output,
+    )
 
 
 async def _attempt(engine: Engine, run: RunId, number: int) -> Attempt:
@@ -289,24 +358,47 @@ async def _attempt(engine: Engine, run: RunId, number: int) -> Attempt:
     )
 
 
-def _pieces(chunks: Sequence[StoredChunk]) -> list[_Piece]:
-    pieces: list[_Piece] = []
-    first_line = 0
-    for chunk in chunks:
-        pieces.append(_Piece(first_line, chunk.meta.lines, chunk.key))
-        first_line += chunk.meta.lines
-    return pieces
+async def _pieces(engine: Engine, arrived: _Arrived, line: int, limit: int) -> Sequence[_Piece]:
+    """Return the piece that has a line, and up to `limit` with those after it."""
+    if line >= arrived.total_lines:
+        return ()
+    if arrived.inline:
+        return (_Piece(0, arrived.total_lines, inline=arrived.inline),)
+    chunks = await engine.store.chunks(arrived.run, arrived.attempt, line, limit)
+    return [_Piece(chunk.begins_at, chunk.meta.lines, chunk.key) for chunk in chunks]
 
 
-async def _window(engine: Engine, extent: _Extent, first_line: int, limit: int) -> OutputWindow:
+def _batches(pieces: Sequence[_Piece]) -> Sequence[Sequence[_Piece]]:
+    return [pieces[start : start + _AT_ONCE] for start in range(0, len(pieces), _AT_ONCE)]
+
+
+class _Loader:
+    """Loader of pieces that keeps the latest: the next window often begins in it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._piece: _Piece | None = None
+        self._data = b""
+
+    async def load(self, piece: _Piece) -> bytes:
+        if piece != self._piece:
+            self._data = await _load(self.engine, piece)
+            self._piece = piece
+        return self._data
+
+
+async def _window(loader: _Loader, arrived: _Arrived, first_line: int, limit: int) -> OutputWindow:
     position = max(first_line, 0)
     lines: list[OutputLine] = []
     room = _WINDOW_BYTES
-    for piece in extent.pieces_from(position):
-        if len(lines) >= limit or room <= 0:
+    pieces: Sequence[_Piece] = ()
+    while len(lines) < limit and room > 0:
+        pieces = pieces[1:] or await _pieces(loader.engine, arrived, position, _WINDOW_PIECES)
+        if not pieces:
             break
-        data = await _load(engine, piece)
-        for record in read_records(data, position - piece.first_line, limit - len(lines)):
+        data = await loader.load(pieces[0])
+        first = position - pieces[0].first_line
+        for record in read_records(data, first, limit - len(lines)):
             lines.append(OutputLine(position, record))
             position += 1
             room -= len(record.text)
@@ -315,11 +407,24 @@ async def _window(engine: Engine, extent: _Extent, first_line: int, limit: int) 
     return OutputWindow(
         tuple(lines),
         position,
-        extent.total_lines,
-        extent.is_complete,
-        extent.pending_bytes,
-        extent.worker,
+        arrived.total_lines,
+        arrived.is_complete,
+        arrived.pending_bytes,
+        arrived.worker,
+        arrived.summary,
     )
+
+
+async def _load_all(engine: Engine, pieces: Sequence[_Piece]) -> Sequence[tuple[_Piece, bytes]]:
+    """Load pieces side by side. No fetch is under way any more when it returns or raises."""
+    loads = (_load(engine, piece) for piece in pieces)
+    loaded = await asyncio.gather(*loads, return_exceptions=True)
+    found: list[tuple[_Piece, bytes]] = []
+    for piece, data in zip(pieces, loaded, strict=True):
+        if isinstance(data, BaseException):
+            raise data
+        found.append((piece, data))
+    return found
 
 
 async def _load(engine: Engine, piece: _Piece) -> bytes:

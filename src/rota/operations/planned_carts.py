@@ -176,7 +176,7 @@ class _Edit:
             name=template.name,
             document=document,
             digest=digest_of(document),
-            set_name=file.set_name,
+            set_name=file.set_of(old.set_name if old else None),
             next_at=old.next_at if old is not None and keeps_times else next_at,
             anchor=anchor,
             expected_version=old.version if old else 0,

@@ -1,9 +1,15 @@
-"""Jobs of a file, each beside the one that it replaces: the effect of applying the file on them.
+"""Plan of a job file for its jobs: what is saved of each, where its schedule goes on, and who may.
 
-The projects and shares that jobs of a file name: an admin decides which there are.
+Read top down: the position of a schedule after an edit, the change of one job beside the version
+that it replaces, then the projects and shares that jobs name. Nothing is written here: the result
+is a `NewJob` for the store, and a `PlannedChange` that people see before and after they apply.
 
-Each has a part of busy workers for itself, and a project quotas of its own: nobody gets more by
-making some up.
+No due time may get lost by an edit. Overdue ones are answered by the rules of the version before;
+those that the old schedule leaves open are recorded as skipped or missed. As long as what decides
+the due times stays equal, the schedule does not move.
+
+Projects and shares each have a part of busy workers, and projects quotas of their own, so only an
+admin may create one: nobody gets more by making up names.
 """
 
 from __future__ import annotations
@@ -200,12 +206,13 @@ def _edit(
 ) -> _Edit:
     entry = file.jobs[index]
     project, digest = entry.spec.project, digest_of(entry.document)
+    old = existing.get((project, entry.name))
     return _Edit(
         entry,
         index,
-        file.set_name,
+        file.set_of(old.set_name if old else None),
         digest,
-        existing.get((project, entry.name)),
+        old,
         limits.shared[project],
         limits.newly_shared_in(project) & entry.spec.resources.keys(),
     )

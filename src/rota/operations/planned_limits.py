@@ -29,8 +29,7 @@ from rota.operations.calendars import PlannedCalendars
 from rota.operations.differences import Change, digest_of
 from rota.operations.engine import Engine
 from rota.operations.limits import DeclarationChange, change_of
-from rota.ports.records import JobQuery, Session
-from rota.ports.store import Declared
+from rota.ports.records import Declared, JobQuery, Session
 
 _MOST_MEANT = 1_000  # names that a wrong one is compared with
 _Jobs = Mapping[str, JobEntry]  # of the file, by name

@@ -39,8 +39,7 @@ async def trigger(
     engine: Engine, job: Job, options: TriggerOptions, *, actor: str
 ) -> tuple[Run, bool]:
     """Create a run of a job, durable on return; also return whether the key was a repeat."""
-    require_runnable(engine, job)
-    inputs = parse_inputs(engine.specs.of(job), options.inputs)
+    inputs = require_triggerable(engine, job, options)
     now = await engine.store.now()
     new = NewRun(
         id=new_run_id(now),
@@ -54,6 +53,12 @@ async def trigger(
     )
     submitted = await engine.store.submit_one(new, _idempotency(job, options, actor))
     return _run_of(submitted), submitted.is_repeat
+
+
+def require_triggerable(engine: Engine, job: Job, options: TriggerOptions) -> dict[str, Any]:
+    """Return the inputs of a run that may be triggered; else raise what keeps it from that."""
+    require_runnable(engine, job)
+    return parse_inputs(engine.specs.of(job), options.inputs)
 
 
 def _run_of(submitted: SubmittedRun) -> Run:

@@ -1,12 +1,12 @@
-"""Why a run is not running, in words a person can act on.
+"""Why a run is not running, in words that a person can act on.
 
-Each gate of a waiting run is looked at as it stands now; what was written down when the run came to
-it says only which gates these are.
+`why`, near the end, explains one run from what stands above it: the gates there are, workers, the
+runs that have what it waits for, explainers of single gates, its turn in the order of service. An
+explainer registers itself with `@explains`. What was stored when a run came to its gates says only
+which they are; each is looked at as it stands now, so that nobody acts on what is long over.
 
-Queued runs of pools without workers: to whoever looks at them they are blocked.
-
-Nothing of this is stored: the first worker of a pool finds its runs in their chains, however many
-there are.
+People see a queued run of a pool without workers as BLOCKED (`see`). That is not stored: the first
+worker of the pool finds its runs in their chains, and no row has to change, however many they are.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ from functools import partial
 from typing import Any
 
 from rota.domain.forecast.ahead import REMEMBERED_RUNS, Durations, Source, durations_of
-from rota.domain.gates import SLOT_STATES
+from rota.domain.gates import KEY_GATES, SLOT_STATES, Gate, gates_of
 from rota.domain.ids import RunId, micros
 from rota.domain.key_gates import GATES, reasons_of
 from rota.domain.keys import Counted, Key, KeyKind, behind, kind_of, shortage
 from rota.domain.order import BOOST_SECONDS, Chain, latest_turn, share_of, turns_before
 from rota.domain.quantities import parse_duration
 from rota.domain.resources import SLOTS, UNIT, fits, format_amount, lacking, minus
-from rota.domain.run import Reason, Run, Trigger
+from rota.domain.run import Reason, Run
 from rota.domain.shape import demand_of, unmet
 from rota.domain.states import RunState, seen_state
 from rota.operations.engine import Engine
 from rota.operations.forecasts import make_forecast
 from rota.operations.specs import stamp
 from rota.ports.forecasts import Place, Reserved
-from rota.ports.records import JobQuery, RunQuery, Session
-from rota.ports.store import KeyUse
+from rota.ports.records import JobQuery, KeyUse, RunQuery, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,44 +101,18 @@ class Explanation:
         return tuple(obstacle.reason for obstacle in self.obstacles)
 
 
-WORKER = "worker"
-
-
-def gates_of(run: Run, keys: Collection[Key]) -> tuple[str, ...]:
-    """Return the gates that there are for this run."""
-    return tuple(_gates(run, {GATES[kind_of(key)] for key in keys}))
-
-
 def passed_gates(run: Run, keys: Collection[Key], held: Iterable[str]) -> tuple[str, ...]:
     """Return the gates that a run has passed, if it stands at those in `held`."""
-    gates = gates_of(run, keys)
-    standing = {gate for gate in held if gate in gates}
+    held = set(held)
+    gates = gates_of(run, held | {GATES[kind_of(key)] for key in keys})
+    standing = held & {*gates}
     if run.state is not RunState.BLOCKED and not standing:
         return gates
-    if run.state is RunState.BLOCKED and WORKER in standing:
+    if run.state is RunState.BLOCKED and Gate.WORKER in standing:
         # Nobody can take it: shared keys are asked for only once somebody can.
-        gates = tuple(gate for gate in gates if gate not in GATES.values())
-    last = max((gates.index(gate) for gate in standing), default=0)
+        gates = tuple(gate for gate in gates if gate not in KEY_GATES)
+    last = max((place for place, gate in enumerate(gates) if gate in standing), default=0)
     return tuple(gate for gate in gates[:last] if gate not in standing)
-
-
-def _gates(run: Run, of_keys: Collection[str]) -> Iterator[str]:
-    is_due = run.trigger is Trigger.SCHEDULE
-    yield "time"
-    if is_due:
-        yield "calendar"
-    yield from ("pause", "hold")
-    if is_due:
-        yield "after"
-    if run.cart is not None:
-        yield "cart"
-    if is_due:
-        yield "overlap"
-    yield "max_concurrency"
-    if run.backfill is not None:
-        yield "backfill"
-    yield from (gate for gate in GATES.values() if gate in of_keys)
-    yield WORKER
 
 
 _LOOK = "rota worker list"
@@ -151,24 +124,24 @@ def worker_reason(run: Run, shape: str, sessions: Sequence[Session]) -> Reason:
     present = [session for session in sessions if not session.stopping]
     crew = [session for session in present if session.pool == pool]
     if not crew:
-        return Reason(WORKER, "it waits for a worker", action=_LOOK)
+        return Reason(Gate.WORKER, "it waits for a worker", action=_LOOK)
     lacks = [unmet(shape, s.labels, s.functions, s.capacity) for s in crew]
     if all(lacks):
         missing = "; ".join(sorted({", ".join(each) for each in lacks}))
         message = f"none of the {len(crew)} workers of pool {pool} fits: missing {missing}"
-        return Reason(WORKER, message, action=_LOOK)
+        return Reason(Gate.WORKER, message, action=_LOOK)
     fitting = [session for session, each in zip(crew, lacks, strict=True) if not each]
     taking = [session for session in fitting if not session.draining]
     if not taking:
         return _all_draining(sorted({session.worker for session in fitting}))
-    return Reason(WORKER, _room(run, shape, taking), action="rota run list --active")
+    return Reason(Gate.WORKER, _room(run, shape, taking), action="rota run list --active")
 
 
 def no_worker(pool: str, served: Collection[str]) -> Reason:
     """Return why a run of a pool without workers waits."""
     others = f" (workers serve {', '.join(sorted(served))})" if served else ""
     message = f"no worker serves pool {pool}{others}"
-    return Reason(WORKER, message, key=f"no_worker:{pool}", action=_LOOK)
+    return Reason(Gate.WORKER, message, key=f"no_worker:{pool}", action=_LOOK)
 
 
 def _room(run: Run, shape: str, taking: Sequence[Session]) -> str:
@@ -191,7 +164,7 @@ def _all_draining(workers: Sequence[str]) -> Reason:
     message = f"worker {one} is draining"
     if others:
         message = f"all workers that fit are draining: {', '.join(workers)}"
-    return Reason(WORKER, message, action=f"rota worker resume {one}")
+    return Reason(Gate.WORKER, message, action=f"rota worker resume {one}")
 
 
 async def see_runs(engine: Engine, query: RunQuery) -> list[Run]:
@@ -264,7 +237,7 @@ Explainer = Callable[[Engine, Run, Place, Reason], Awaitable[Obstacle]]
 _EXPLAINERS: dict[str, Explainer] = {}  # by gate; a gate without one is told by its reason alone
 
 
-def explains(*gates: str) -> Callable[[Explainer], Explainer]:
+def explains(*gates: Gate) -> Callable[[Explainer], Explainer]:
     """Register an explainer, which looks further into these gates as they stand now."""
 
     def register(explainer: Explainer) -> Explainer:
@@ -274,10 +247,10 @@ def explains(*gates: str) -> Callable[[Explainer], Explainer]:
     return register
 
 
-@explains("overlap", "max_concurrency", "backfill")
+@explains(Gate.OVERLAP, Gate.MAX_CONCURRENCY, Gate.BACKFILL)
 async def job_obstacle(engine: Engine, run: Run, place: Place, reason: Reason) -> Obstacle:
     """Explain a gate that other runs of the job, or of the backfill, keep closed."""
-    of_backfill = run.backfill if reason.gate == "backfill" else None
+    of_backfill = run.backfill if reason.gate == Gate.BACKFILL else None
     query = RunQuery(
         project=run.project,
         job_id=run.job_id,
@@ -290,7 +263,7 @@ async def job_obstacle(engine: Engine, run: Run, place: Place, reason: Reason) -
     return Obstacle(reason, holders=tuple(holders), before=_before(place, reason))
 
 
-@explains("after")
+@explains(Gate.AFTER)
 async def upstream_obstacle(engine: Engine, run: Run, place: Place, reason: Reason) -> Obstacle:
     """Explain the gate of a job that has to complete first."""
     name = reason.key.split("/", 1)[1]
@@ -456,7 +429,7 @@ async def why(engine: Engine, run: Run) -> Explanation:
             return await _waits(engine, run)
         case RunState.CLAIMED | RunState.PROCESSING:
             verb = "claimed by" if run.state is RunState.CLAIMED else "running on"
-            return _stands(run, f"{verb} worker {run.worker}")
+            return _stands(run, f"{verb} worker {run.worker}", *(await _troubles(engine, run)))
         case RunState.UNKNOWN:
             reason = Reason(
                 gate="person",
@@ -467,6 +440,16 @@ async def why(engine: Engine, run: Run) -> Explanation:
         case _:
             cause = f" ({run.cause})" if run.cause else ""
             return _stands(run, f"it has ended: {run.state.lower()}{cause}")
+
+
+async def _troubles(engine: Engine, run: Run) -> list[Obstacle]:
+    """Return what the worker of a leased run cannot do at present, such as delivering output."""
+    sessions = await engine.store.sessions(alive_only=True)
+    told = [each.trouble for each in sessions if each.id == run.session and each.trouble]
+    action = f"rota worker show {run.worker}"
+    return [
+        Obstacle(Reason("worker", f"its worker says: {trouble}", action=action)) for trouble in told
+    ]
 
 
 def in_short(run: Run) -> str | None:
@@ -510,11 +493,11 @@ async def _waits(engine: Engine, run: Run) -> Explanation:
 
 async def _at_gates(engine: Engine, run: Run, place: Place) -> list[Obstacle]:
     if not run.reasons and run.state is RunState.SCHEDULED:
-        return [Obstacle(Reason("time", _time_words(run), eligible_at=run.eligible_at))]
+        return [Obstacle(Reason(Gate.TIME, _time_words(run), eligible_at=run.eligible_at))]
     others = [reason for reason in run.reasons if not is_shared(reason)]
     obstacles = [await _obstacle_of(engine, run, place, reason) for reason in others]
-    if any(reason.gate == "hold" for reason in others) and await _comes_later(engine, run):
-        obstacles.append(Obstacle(Reason("time", _time_words(run), eligible_at=run.eligible_at)))
+    if any(reason.gate == Gate.HOLD for reason in others) and await _comes_later(engine, run):
+        obstacles.append(Obstacle(Reason(Gate.TIME, _time_words(run), eligible_at=run.eligible_at)))
     return obstacles + await key_obstacles(engine, run, place)
 
 

@@ -1,23 +1,33 @@
-"""Operations of workers, and the status of the cluster and its jobs."""
+"""Workers that register and report, and the status of the cluster and its jobs.
+
+Only what adds something to a verb of the store is here: the rest of what workers ask for goes from
+the dispatcher to the store directly.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import msgspec
 import structlog
 
+from rota.domain.errors import Invalid
 from rota.domain.ids import SHARD_COUNT, SessionId, micros
 from rota.domain.job import Job
 from rota.domain.lateness import Lateness, is_stuck, lateness_of
-from rota.domain.run import why_not_portable
+from rota.domain.run import AttemptResult, why_not_portable
 from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
 from rota.operations.engine import Engine
-from rota.ports.records import Claimed, Finished, Renewal, Session
-from rota.ports.work import Fence, Hello, Outcome, Progress, Start, StartAnswer, Welcome
+from rota.ports.records import Finished, Session
+from rota.ports.work import EndBatch, Hello, Outcome, Report, StepOutcome, Welcome, storable
+
+log = structlog.get_logger()
+
+_RUNS = 100  # the latest, of which percentiles of lateness are taken
 
 
 async def register(
@@ -36,81 +46,86 @@ def _welcome(session: Session, now: datetime) -> Welcome:
     return Welcome(session.id, session.lease.total_seconds(), micros(now), session.stream)
 
 
-async def claim(
-    engine: Engine,
-    session: SessionId,
-    slots: int,
-    stream: int = 1,
-    runs: Sequence[str] = (),
-) -> Claimed:
-    """Claim runs for a worker with room: those named, then others in order of service."""
-    return await engine.store.claim(session, slots, stream, runs)
-
-
-async def any_queued(engine: Engine, runs: Sequence[str]) -> bool:
-    """Return whether one of these runs is still queued."""
-    return await engine.store.any_queued(runs)
-
-
-async def start(engine: Engine, session: SessionId, starts: Sequence[Start]) -> StartAnswer:
-    """Move runs to PROCESSING, durable on return."""
-    return await engine.store.start(session, starts)
-
-
 async def finish(
     engine: Engine,
     session: SessionId,
-    outcomes: Sequence[Outcome],
+    report: Report,
     *,
     claim: int = 0,
     stream: int = 1,
 ) -> Finished:
     """End attempts as a worker reports, and give it the next runs in the same transaction."""
-    return await engine.store.finish(
-        session, list(map(_bounded, outcomes)), claim=claim, stream=stream
+    return await engine.store.finish(session, bounded(report), claim=claim, stream=stream)
+
+
+def bounded(report: Report) -> Report:
+    """Drop outputs that some part could not carry: a worker is not trusted to check that.
+
+    Texts lose the characters that no store can hold.
+    An end without its outputs has something to tell, and becomes an outcome. `Invalid` if the
+    columns are not of the same length.
+    """
+    ends = report.ends
+    columns = (ends.numbers, ends.started_at, ends.ended_at, ends.cpu_micros)
+    if any(len(column) != len(ends) for column in columns):
+        raise Invalid("the columns of a report must be of the same length", code="invalid_report")
+    checked = {at: _checked(text) for at, text in ends.outputs.items() if at in range(len(ends))}
+    complaints = {at: found.complaint for at, found in checked.items() if found.complaint}
+    kept = {at: found.text for at, found in checked.items() if not found.complaint}
+    if kept != ends.outputs:
+        ends = msgspec.structs.replace(ends, outputs=kept)
+    told = [_told(ends, at, complaint) for at, complaint in complaints.items()]
+    if complaints:
+        ends = ends.part([at for at in range(len(ends)) if at not in complaints])
+    return Report(ends, (*told, *map(_bounded, report.outcomes)))
+
+
+class _Checked(NamedTuple):
+    text: str  # of outputs, as they are to be kept
+    complaint: str  # "": nothing is wrong with them
+
+
+def _checked(text: str) -> _Checked:
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return _Checked("", "they are not JSON")
+    complaint = why_not_portable(value)
+    # Written anew, so that what is kept is what was looked at.
+    return _Checked("" if complaint else msgspec.json.encode(value).decode(), complaint)
+
+
+def _told(ends: EndBatch, at: int, complaint: str) -> Outcome:
+    return Outcome(
+        ends.runs[at],
+        ends.numbers[at],
+        AttemptResult.COMPLETED,
+        ends.started_at[at],
+        ends.ended_at[at],
+        message=_not_kept(complaint),
+        cpu_seconds=ends.cpu_micros[at] / 1e6,
     )
 
 
 def _bounded(outcome: Outcome) -> Outcome:
-    """Drop outputs that some part could not carry: a worker is not trusted to check that."""
-    if outcome.outputs is None or not (complaint := why_not_portable(outcome.outputs)):
-        return outcome
-    message = outcome.message or f"its outputs were not kept: {complaint}"
-    return msgspec.structs.replace(outcome, outputs=None, message=message)
+    outputs, message = outcome.outputs, storable(outcome.message)
+    if outputs is not None and (complaint := why_not_portable(outputs)):
+        outputs, message = None, message or _not_kept(complaint)
+    return msgspec.structs.replace(
+        outcome,
+        outputs=outputs,
+        message=message,
+        cause=storable(outcome.cause),
+        steps=tuple(map(_bounded_step, outcome.steps)),
+    )
 
 
-async def renew(engine: Engine, session: SessionId, *, stopping: bool) -> Renewal:
-    """Renew a worker's lease."""
-    return await engine.store.renew(session, stopping=stopping)
+def _bounded_step(step: StepOutcome) -> StepOutcome:
+    return msgspec.structs.replace(step, name=storable(step.name), cause=storable(step.cause))
 
 
-async def lose(engine: Engine, session: SessionId, fences: Sequence[Fence]) -> None:
-    """End attempts as lost that their live worker does not know."""
-    await engine.store.lose(session, fences)
-
-
-async def leave(engine: Engine, session: SessionId) -> None:
-    """End the session of a worker that stops."""
-    await engine.store.end_session(session)
-
-
-async def drain(engine: Engine, worker: str, *, actor: str) -> None:
-    """Let a worker finish what it has leased and give it nothing new, also after a restart."""
-    await engine.store.drain_worker(worker, actor=actor)
-
-
-async def undrain(engine: Engine, worker: str, *, actor: str) -> None:
-    """Give a drained worker work again."""
-    await engine.store.undrain_worker(worker, actor=actor)
-
-
-async def record_progress(engine: Engine, session: SessionId, items: Sequence[Progress]) -> None:
-    await engine.store.record_progress(session, items)
-
-
-async def reap(engine: Engine, expected_beats: Mapping[SessionId, int]) -> frozenset[SessionId]:
-    """End the sessions of workers that stopped renewing; their attempts are lost."""
-    return await engine.store.reap(expected_beats)
+def _not_kept(complaint: str) -> str:
+    return f"its outputs were not kept: {complaint}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +172,6 @@ async def cluster_status(engine: Engine) -> ClusterStatus:
             for pool, n in sorted(queued.items())
         ),
     )
-
-
-_RUNS = 100  # percentiles are of this many
-
-log = structlog.get_logger()
 
 
 async def lateness(engine: Engine, job: Job) -> Lateness | None:

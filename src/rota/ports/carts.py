@@ -103,7 +103,12 @@ class Overview:
     place: int  # of the current wave among them, from 1; 0: none was opened
     left: Sequence[int]  # items to do in the next waves, as many as were asked for
     next_wave: int | None = None  # the lowest with items to do; None: all have ended
-    unknown: int = 0  # open items of which nobody knows how their run ended
+    open_runs: Mapping[RunState, int] = field(default_factory=dict)  # as people see them
+
+    @property
+    def unknown(self) -> int:
+        """Number of open items of which nobody knows how their run ended."""
+        return self.open_runs.get(RunState.UNKNOWN, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +278,8 @@ class EditCart:
     by: Approver = NOBODY  # matters where the approval between waves changes
 
 
-Command: TypeAlias = PauseCart | ResumeCart | CancelCart | ApproveCart | RetryItems | EditCart
+Steering: TypeAlias = PauseCart | ResumeCart | CancelCart | ApproveCart
+Command: TypeAlias = Steering | RetryItems | EditCart
 
 
 @dataclass(frozen=True, slots=True)

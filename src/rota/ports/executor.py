@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from rota.domain.output import Stream
 from rota.domain.spec import JobSpec
-from rota.ports.work import Fence, Outcome, Work
+from rota.ports.work import Fence, Outcome, Work, WorkBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +22,58 @@ class Assignment:
 
     def seconds_allowed(self, store_micros: int) -> float | None:
         """Return how long it may run: its timeout, or until its deadline. None: for ever."""
-        limits = [] if self.spec.timeout is None else [self.spec.timeout.total_seconds()]
-        if self.work.deadline_at is not None:
-            limits.append(max(self.work.deadline_at - store_micros, 0) / 1e6)
-        return min(limits, default=None)
+        return _seconds_allowed(self.spec, self.work.deadline_at, store_micros)
+
+
+@dataclass(frozen=True, slots=True)
+class JobBatch:
+    """Attempts at one job version that this worker has leased and may execute, in columns."""
+
+    spec: JobSpec
+    batch: WorkBatch
+    fences: Sequence[Fence]  # those of the batch, in its order
+
+    def __len__(self) -> int:
+        return len(self.fences)
+
+    def assignments(self) -> Iterator[Assignment]:
+        """Yield the attempts one by one, for an executor that handles them so."""
+        return (Assignment(work, self.spec) for work in self.batch.works())
+
+    def without(self, fences: AbstractSet[Fence]) -> JobBatch:
+        """Return the attempts but these."""
+        if fences.isdisjoint(self.fences):
+            return self
+        kept = [at for at, fence in enumerate(self.fences) if fence not in fences]
+        return JobBatch(self.spec, self.batch.part(kept), [self.fences[at] for at in kept])
+
+    def deadlines(self, store_micros: int) -> dict[int, float]:
+        """Return how long attempts may run that must end at a time, by position."""
+        return {
+            at: _seconds_allowed(self.spec, deadline, store_micros) or 0.0
+            for at, deadline in self.batch.deadlines.items()
+        }
+
+
+def _seconds_allowed(spec: JobSpec, deadline_at: int | None, store_micros: int) -> float | None:
+    limits = [] if spec.timeout is None else [spec.timeout.total_seconds()]
+    if deadline_at is not None:
+        limits.append(max(deadline_at - store_micros, 0) / 1e6)
+    return min(limits, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Completions:
+    """Attempts that completed and have no more to tell, in columns."""
+
+    fences: list[Fence]
+    started_at: list[int]  # microseconds of the store's clock, estimated
+    ended_at: list[int]
+    cpu_micros: list[int]
+    outputs: dict[int, str] = field(default_factory=dict)  # as JSON, by position
+
+    def __len__(self) -> int:
+        return len(self.fences)
 
 
 class OutputSink(Protocol):
@@ -42,8 +91,8 @@ class OutputSink(Protocol):
     async def drained(self) -> None: ...
 
 
-class Desk(Protocol):
-    """Services of a worker to its executors. Nothing here blocks."""
+class AttemptReports(Protocol):
+    """Receiver of what executors report about attempts, with the time to stamp it. Never blocks."""
 
     def store_micros(self) -> int:
         """Return the store's time, estimated, in microseconds: the stamp of starts and ends."""
@@ -55,15 +104,19 @@ class Desk(Protocol):
 
     def progressed(self, fence: Fence, done: float, total: float | None, message: str) -> None: ...
 
+    def completed(self, completions: Completions) -> None:
+        """Report attempts that completed, and printed all they will."""
+        ...
+
     def ended(self, outcomes: Sequence[Outcome]) -> None:
         """Report attempts that are over, all their processes gone. Output fields are empty."""
         ...
 
 
 class Executor(Protocol):
-    """Executor of one job type. Attempts end only by a call of the desk's `ended`, each once."""
+    """Executor of one job type. Attempts end only by what it reports, each once."""
 
-    def start(self, assignments: Sequence[Assignment]) -> None:
+    def start(self, batches: Sequence[JobBatch]) -> None:
         """Begin to execute; never blocks."""
         ...
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from rota.domain.carts.definition import CartRules
 from rota.domain.carts.facts import CartState
 from rota.domain.forecast.forecast import Outcome
+from rota.domain.gates import ClosableJob
 from rota.domain.ids import CartId, JobId, RunId, SessionId
 from rota.domain.job import RunRules
 from rota.domain.keys import Demands, Key
@@ -65,7 +66,7 @@ class OpenRun:
     deadline_at: datetime | None
     cart: CartId | None
     keys: Mapping[str, int] = field(default_factory=dict)
-    is_paused: bool = False  # its job is
+    closable: ClosableJob | None = None  # of its job; None: deleted, and no gate closes it
 
 
 @dataclass(frozen=True, slots=True)

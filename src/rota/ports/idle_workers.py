@@ -8,12 +8,11 @@ waits, nothing is lost: the run is queued, and claimed like any other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from rota.ports.records import Room
-from rota.ports.work import Work
+from rota.ports.work import WorkBatch
 
 
 class IdleWorker(Protocol):
@@ -31,7 +30,7 @@ class IdleWorker(Protocol):
         """Mark a claim for it, from before the claim until its result was given to it."""
         ...
 
-    async def give(self, claimed: Sequence[Work], room: Room) -> None:
+    async def give(self, claimed: WorkBatch, room: Room) -> None:
         """Give it the runs that were claimed for its room."""
         ...
 
@@ -46,7 +45,7 @@ class Turn:
     def claiming(self) -> AbstractContextManager[None]:
         return self._worker.claiming() if self._worker else nullcontext()
 
-    async def give(self, claimed: Sequence[Work]) -> None:
+    async def give(self, claimed: WorkBatch) -> None:
         if self._worker and self.room:
             await self._worker.give(claimed, self.room)
 

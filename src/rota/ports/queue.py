@@ -24,9 +24,12 @@ SHARDS = "shards"  # shards were given up, or a server came or left
 MAX_NAMED = 1_000  # runs that one hint names; of more it only says that there is work
 
 
+OUTPUT = "output."  # begins the topics of runs
+
+
 def output(run: str) -> str:
     """Return the topic of a run that printed something."""
-    return f"output.{run}"
+    return OUTPUT + run
 
 
 class Listener(Protocol):
@@ -83,8 +86,8 @@ class Queue(Protocol):
 
     def takes(self, pool: str) -> Taker: ...
 
-    def is_watched(self, topic: str) -> bool:
-        """Return whether anybody listens, as far as this node knows."""
+    def watched(self, prefix: str) -> frozenset[str]:
+        """Return the topics that begin so and have listeners, as far as this node knows."""
         ...
 
     async def close(self) -> None: ...

@@ -6,17 +6,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 from rota.domain.backfill import Backfill
 from rota.domain.calendars import Calendar
 from rota.domain.ids import BackfillId, CartId, JobId, RunId, ServerId, SessionId
 from rota.domain.job import RunRules
+from rota.domain.keys import Declaration, KeyState
 from rota.domain.resources import capacity_of
 from rota.domain.run import Reason, Run, Trigger
 from rota.domain.shards import Server
 from rota.domain.states import RunState
-from rota.ports.work import ChunkMeta, Fence, Work
+from rota.ports.work import ChunkMeta, Fence, Offer, WorkBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,7 @@ class Firing:
     """Step of one schedule: what became due, and where the schedule goes from here."""
 
     job_id: JobId
+    shard: int  # of the job
     job_version: int
     schedule_version: int
     claimed_next_at: datetime  # the due time that was read; anything else means: stale
@@ -178,7 +180,7 @@ class Fired:
     accepted: frozenset[JobId]
     run_count: int
     lost_shards: frozenset[int] = frozenset()  # not the caller's any more: nothing of them fired
-    claimed: tuple[Work, ...] = ()
+    claimed: WorkBatch = WorkBatch()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,15 +203,17 @@ class SubmittedBackfill:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    works: list[Work]
+    batch: WorkBatch
     left: frozenset[str] = frozenset()  # runs that go to workers which they fit better
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    accepted: tuple[Fence, ...]
-    fenced: tuple[Fence, ...]
-    claimed: tuple[Work, ...] = ()
+    """Result of a report: what is not named was accepted, now or before."""
+
+    refused: tuple[Fence, ...] = ()
+    again: tuple[Fence, ...] = ()  # left as they were: their gates were not free
+    claimed: WorkBatch = WorkBatch()
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +240,8 @@ class Session:
     held: int = 0  # attempts that are leased to it now
     resources: Mapping[str, int] = field(default_factory=dict)  # thousandths it offers
     used: Mapping[str, int] = field(default_factory=dict)  # of these, by its leased attempts
+    offers: tuple[Offer, ...] = ()
+    trouble: str = ""  # what its worker cannot do at present, by its latest beat
 
     @property
     def capacity(self) -> Mapping[str, int]:
@@ -379,6 +385,15 @@ class Counts:
 class StoredChunk:
     meta: ChunkMeta
     key: str
+    begins_at: int = field(default=0, compare=False)  # lines that arrived before it; read only
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivedOutput:
+    """Output of an attempt that is in the blob store."""
+
+    lines: int
+    bytes: int  # as printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,6 +414,32 @@ class NewCalendar:
     project: str
     calendar: Calendar
     expected_version: int = 0  # the version this replaces; 0: it must not exist
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """Declaration as it stands."""
+
+    declaration: Declaration
+    updated_by: str
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class KeyUse:
+    """State of a key, and the runs that have it."""
+
+    state: KeyState
+    holders: tuple[RunId, ...] = ()  # live runs, the oldest first; at most 10
+    waiting: int = 0  # runs that are BLOCKED on it
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectCounts:
+    """Counts of a project that its quota bounds by refusing more."""
+
+    jobs: int
+    waiting: int  # runs, of all who asked for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,19 +466,3 @@ class NewToken:
     lifetime: timedelta | None  # None: never expires
     parent: str | None = None  # a token that must be valid too; None: it stands by itself
     pool: str | None = None  # the only one a worker with it may serve; None: any
-
-
-class TokenStore(Protocol):
-    async def add_token(self, token: NewToken) -> None: ...
-
-    async def token_by_digest(
-        self, digest: str, *, uses_up_login: bool = False
-    ) -> tuple[Token, str] | None:
-        """Find a valid token and its kind; None if unknown, expired, revoked or used up."""
-        ...
-
-    async def tokens(self, kind: str = "api") -> list[Token]:
-        """List tokens of a kind, newest first."""
-        ...
-
-    async def revoke_token(self, token_id: str, *, actor: str) -> bool: ...

@@ -17,14 +17,13 @@ reached or cannot write. After `Unavailable` from a write its effect is unknown.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from rota.domain.backfill import Backfill, DueRun
 from rota.domain.ids import JobId, RunId, ServerId, SessionId
 from rota.domain.job import Job
-from rota.domain.keys import Declaration, Key, KeyKind, KeyState
+from rota.domain.keys import Declaration, Key, KeyKind
 from rota.domain.lateness import Congestion
 from rota.domain.run import Attempt, LateResult, Run
 from rota.domain.shards import Server, Shard
@@ -32,8 +31,10 @@ from rota.domain.states import RunState
 from rota.ports.carts import NO_TEMPLATES, CartStore, TemplateChanges
 from rota.ports.forecasts import ChainStore, ForecastStore
 from rota.ports.records import (
+    ArrivedOutput,
     Claimed,
     Counts,
+    Declared,
     DueSchedule,
     EndedWait,
     Event,
@@ -43,13 +44,16 @@ from rota.ports.records import (
     Heartbeat,
     Idempotency,
     JobQuery,
+    KeyUse,
     LedgerEntry,
     NewCalendar,
     NewJob,
     NewRun,
     NewServer,
+    NewToken,
     OwnedShards,
     Ownership,
+    ProjectCounts,
     Rearmed,
     RemovedJob,
     Renewal,
@@ -62,35 +66,9 @@ from rota.ports.records import (
     Submitted,
     SubmittedBackfill,
     SubmittedRun,
-    TokenStore,
+    Token,
 )
-from rota.ports.work import Fence, Hello, Outcome, Progress, Start, StartAnswer
-
-
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """Declaration as it stands."""
-
-    declaration: Declaration
-    updated_by: str
-    updated_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class KeyUse:
-    """State of a key, and the runs that have it."""
-
-    state: KeyState
-    holders: tuple[RunId, ...] = ()  # live runs, the oldest first; at most 10
-    waiting: int = 0  # runs that are BLOCKED on it
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectCounts:
-    """Counts of a project that its quota bounds by refusing more."""
-
-    jobs: int
-    waiting: int  # runs, of all who asked for them
+from rota.ports.work import Fence, Hello, Progress, Report, Start, StartAnswer
 
 
 class LimitStore(Protocol):
@@ -210,6 +188,15 @@ class JobStore(Protocol):
 
     async def deleted_job(self, project: str, name_or_id: str) -> Job | None:
         """Find the job of this name or id that was deleted last; its history outlives it."""
+        ...
+
+    async def last_runs(
+        self, jobs: Collection[JobId], /
+    ) -> dict[JobId, tuple[str, datetime | None]]:
+        """Return state and end of each job's newest run that is over or with a worker, if any.
+
+        It walks past all newer runs that wait: for pages that people read, not for each trigger.
+        """
         ...
 
     async def documents(
@@ -369,11 +356,11 @@ class RunStore(Protocol):
     async def start(self, session: SessionId, starts: Sequence[Start]) -> StartAnswer: ...
 
     async def finish(
-        self, session: SessionId, outcomes: Sequence[Outcome], *, claim: int = 0, stream: int = 1
+        self, session: SessionId, report: Report, *, claim: int = 0, stream: int = 1
     ) -> Finished:
         """End attempts. A report that is too late is kept as a late result, a repeat is accepted.
 
-        An attempt whose rows stay locked by others is neither accepted nor fenced: report it again.
+        An attempt whose rows stay locked by others is to be reported again.
         With `claim`, up to that many runs are given to the session in the same transaction, none
         if the stream is stale.
         """
@@ -407,7 +394,13 @@ class OutputStore(Protocol):
         """Record stored chunks. Return the fences that were refused."""
         ...
 
-    async def chunks(self, run: RunId, attempt: int) -> list[StoredChunk]: ...
+    async def chunks(
+        self, run: RunId, attempt: int, from_line: int = 0, limit: int = ...
+    ) -> list[StoredChunk]:
+        """Return chunks in order, from the one on that has a line; lines count what has arrived."""
+        ...
+
+    async def arrived_output(self, run: RunId, attempt: int) -> ArrivedOutput: ...
 
     async def inline_output(self, run: RunId, attempt: int) -> bytes: ...
 
@@ -423,7 +416,9 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def renew(self, session: SessionId, *, stopping: bool) -> Renewal: ...
+    async def renew(self, session: SessionId, *, stopping: bool, trouble: str = "") -> Renewal:
+        """Renew the lease of a session, and keep what its worker says it cannot do."""
+        ...
 
     async def reap(self, expected_beats: Mapping[SessionId, int]) -> frozenset[SessionId]:
         """End sessions whose lease has expired by the store's clock and whose beat count is still
@@ -497,6 +492,22 @@ class ServerStore(Protocol):
         ...
 
 
+class TokenStore(Protocol):
+    async def add_token(self, token: NewToken) -> None: ...
+
+    async def token_by_digest(
+        self, digest: str, *, uses_up_login: bool = False
+    ) -> tuple[Token, str] | None:
+        """Find a valid token and its kind; None if unknown, expired, revoked or used up."""
+        ...
+
+    async def tokens(self, kind: str = "api") -> list[Token]:
+        """List tokens of a kind, newest first."""
+        ...
+
+    async def revoke_token(self, token_id: str, *, actor: str) -> bool: ...
+
+
 class Store(
     JobStore,
     CalendarStore,
@@ -521,6 +532,13 @@ class Store(
 
     async def events(self, after: int, limit: int, *, ids: Sequence[str] = ()) -> list[Event]:
         """List events past a position, in order, none skipped; `ids` keeps those that name one."""
+        ...
+
+    async def position_before_latest(self, count: int, *, ids: Sequence[str] = ()) -> int:
+        """Return the position past which so many events are, the latest that can be listed.
+
+        Positions have gaps, so that it cannot be told from the last one; 0 if there are fewer.
+        """
         ...
 
     async def names(self, ids: Sequence[str]) -> dict[str, str]:

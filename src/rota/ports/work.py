@@ -1,48 +1,82 @@
-"""Messages between server and worker. Every message is a batch; one run is a batch of one."""
+"""Messages between server and worker. Every message is a batch; one run is a batch of one.
+
+What every attempt has travels in columns, from the statement that claims it to the process that
+executes it and back: an object for each attempt, and for each of its messages, cost more than the
+attempt itself. What only some attempts have is an object of its own, or is found by position.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, TypeVar
 
 import msgspec
 
-from rota.domain.errors import RotaError, codes_of
+from rota.domain.errors import Unavailable
 from rota.domain.ids import micros
 from rota.domain.spec import JobSpec
 
+ATTEMPT_BITS = 32  # of the number of a fence; above them is the store's incarnation
 MAX_NUMBER = 2**31 - 1  # of an attempt or a chunk: what every store can hold
+MAX_FENCE = 2**63 - 1
 MAX_TOTAL = 2**48  # far more lines or bytes than anything prints, and sums of it fit everywhere
 KNOWN_SPECS = 10_000  # told in a stream: a worker remembers the latest, a server counts on no more
 MAX_ITEMS = 1_000  # in one request of a worker
+MAX_STEPS = 1_000  # of one attempt; more are summed up in the last
 MAX_LABELS = 100  # of a worker; also of the resources it offers
 MAX_NAME = 200  # characters; also of a label and of its value
+MAX_TEXT = 64 * 1024  # characters of a text for people
 MAX_AMOUNT = 10**18  # thousandths of a resource
+MAX_PARCEL = 256 * 1024  # bytes of output or of outcomes in a request, unless one has more
 LAST_INSTANT = micros(datetime(2200, 1, 1, tzinfo=UTC))
 
 # What a worker may say: adapters refuse the rest when they read a message.
 Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_NUMBER)]
+FenceNumber = Annotated[int, msgspec.Meta(ge=0, le=MAX_FENCE)]
 Total = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOTAL)]
 Code = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Amount = Annotated[int, msgspec.Meta(ge=0, le=MAX_AMOUNT)]
 Micros = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
 Millis = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT // 1_000)]
 
+T = TypeVar("T")
+JobRef = tuple[str, int]  # job id, version
+
+
+def storable(text: str) -> str:
+    """Clean a text for people: cut if too long, and without characters that no store can hold."""
+    if not text:
+        return ""
+    readable = text[:MAX_TEXT].encode("utf-8", "replace").decode()
+    return readable.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def attempt_in(number: int) -> int:
+    """Return the attempt in the number of a fence."""
+    return number & (1 << ATTEMPT_BITS) - 1
+
 
 class Fence(msgspec.Struct, frozen=True, array_like=True):
-    """Right to write about a run: valid only while the store knows this very attempt."""
+    """Right to write about a run: valid only while the store knows this very attempt.
+
+    Its number is the store's incarnation above the attempt's number; incarnation 0 leaves that.
+    """
 
     run: str
-    attempt: Number
+    number: FenceNumber
+
+    @property
+    def attempt(self) -> int:
+        return attempt_in(self.number)
 
 
 class Work(msgspec.Struct, frozen=True, array_like=True):
     """One attempt to execute. The spec travels apart, once per job version and session."""
 
     run: str
-    attempt: int
+    number: int  # of its fence
     job_id: str
     job_version: int
     due_at: int  # microseconds
@@ -53,7 +87,103 @@ class Work(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def fence(self) -> Fence:
-        return Fence(self.run, self.attempt)
+        return Fence(self.run, self.number)
+
+    @property
+    def attempt(self) -> int:
+        return attempt_in(self.number)
+
+
+class WorkBatch(msgspec.Struct, frozen=True, array_like=True):
+    """Attempts to execute, in columns: the n-th values of all of them are the n-th attempt's.
+
+    What few attempts have is found by their position, from 0.
+    """
+
+    runs: list[str] = []
+    numbers: list[int] = []  # of their fences
+    due_at: list[int] = []  # microseconds
+    jobs: list[JobRef] = []  # each once
+    job_of: list[int] = []  # position in `jobs`; empty: all are of the first
+    inputs: dict[int, str] = {}  # as JSON
+    deadlines: dict[int, int] = {}  # microseconds; the run must be over by then
+    carts: dict[int, tuple[str, str | None]] = {}  # and the item's key; None: the check of one
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def fences(self) -> list[Fence]:
+        return list(map(Fence, self.runs, self.numbers))
+
+    def job(self, position: int) -> JobRef:
+        return self.jobs[self.job_of[position] if self.job_of else 0]
+
+    def by_job(self) -> dict[JobRef, Sequence[int]]:
+        """Return the positions of the attempts at each job version."""
+        if not self.job_of:
+            return {self.jobs[0]: range(len(self.runs))} if self.runs else {}
+        found: dict[int, list[int]] = {}
+        for position, job in enumerate(self.job_of):
+            found.setdefault(job, []).append(position)
+        return {self.jobs[job]: positions for job, positions in found.items()}
+
+    def part(self, positions: Sequence[int]) -> WorkBatch:
+        """Return the attempts at these positions, in this order."""
+        if len(positions) == len(self.runs):
+            return self
+        new = dict(zip(positions, range(len(positions)), strict=True))
+        return WorkBatch(
+            [self.runs[at] for at in positions],
+            [self.numbers[at] for at in positions],
+            [self.due_at[at] for at in positions],
+            self.jobs,
+            [self.job_of[at] for at in positions] if self.job_of else [],
+            _moved(self.inputs, new),
+            _moved(self.deadlines, new),
+            _moved(self.carts, new),
+        )
+
+    def works(self) -> Iterator[Work]:
+        """Yield the attempts one by one, for whoever handles them so."""
+        return map(self.work, range(len(self.runs)))
+
+    def work(self, at: int) -> Work:
+        inputs = self.inputs.get(at)
+        cart, item = self.carts.get(at, (None, None))
+        return Work(
+            self.runs[at],
+            self.numbers[at],
+            *self.job(at),
+            self.due_at[at],
+            None if inputs is None else msgspec.json.decode(inputs),
+            self.deadlines.get(at),
+            cart,
+            item,
+        )
+
+    @classmethod
+    def of(cls, works: Iterable[Work]) -> WorkBatch:
+        items = list(works)
+        jobs = {(work.job_id, work.job_version): None for work in items}
+        places = {job: place for place, job in enumerate(jobs)}
+        return cls(
+            [work.run for work in items],
+            [work.number for work in items],
+            [work.due_at for work in items],
+            list(jobs),
+            [places[work.job_id, work.job_version] for work in items] if len(jobs) > 1 else [],
+            {
+                at: msgspec.json.encode(work.inputs).decode()
+                for at, work in enumerate(items)
+                if work.inputs is not None
+            },
+            {at: w.deadline_at for at, w in enumerate(items) if w.deadline_at is not None},
+            {at: (w.cart, w.item) for at, w in enumerate(items) if w.cart is not None},
+        )
+
+
+def _moved(column: Mapping[int, T], new: Mapping[int, int]) -> dict[int, T]:
+    return {new[at]: value for at, value in column.items() if at in new}
 
 
 class SpecEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -65,9 +195,9 @@ class SpecEntry(msgspec.Struct, frozen=True, array_like=True):
 class Dispatch(msgspec.Struct, frozen=True, tag="dispatch"):
     """Work for a worker, with the specs it has not seen in this session."""
 
-    work: tuple[Work, ...]
+    batch: WorkBatch
     specs: tuple[SpecEntry, ...] = ()
-    first: int = 0  # which item of the stream's work its first one is, from 1; 0: not counted
+    first: int = 0  # which item of the stream's work its first one is, from 1; 0: it has specs only
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
@@ -82,7 +212,37 @@ class Watch(msgspec.Struct, frozen=True, tag="watch"):
     runs: tuple[str, ...]
 
 
-Order = Dispatch | Cancel | Watch  # what a server sends a worker unasked
+class Move(msgspec.Struct, frozen=True, tag="move"):
+    """Go to another server: this one stops."""
+
+
+Order = Dispatch | Cancel | Watch | Move  # what a server sends a worker unasked
+
+
+def in_parts(
+    dispatch: Dispatch, encode: Callable[[Dispatch], T], size: Callable[[T], int], most: int
+) -> Iterator[T]:
+    """Encode a dispatch, halved until the parts are small enough; no work goes before its spec."""
+    whole = encode(dispatch)
+    if size(whole) <= most or len(dispatch.specs) + len(dispatch.batch) <= 1:
+        yield whole
+        return
+    for half in _halves(dispatch):
+        yield from in_parts(half, encode, size, most)
+
+
+def _halves(dispatch: Dispatch) -> tuple[Dispatch, Dispatch]:
+    batch, specs, first = dispatch.batch, dispatch.specs, dispatch.first
+    if specs and len(batch):
+        return Dispatch(WorkBatch(), specs), Dispatch(batch, (), first)
+    if specs:
+        middle = len(specs) // 2
+        return Dispatch(WorkBatch(), specs[:middle]), Dispatch(WorkBatch(), specs[middle:])
+    middle = len(batch) // 2
+    return (
+        Dispatch(batch.part(range(middle)), (), first),
+        Dispatch(batch.part(range(middle, len(batch))), (), first and first + middle),
+    )
 
 
 class StepOutcome(msgspec.Struct, frozen=True, array_like=True):
@@ -94,13 +254,45 @@ class StepOutcome(msgspec.Struct, frozen=True, array_like=True):
     signal: Code | None = None
     seconds: float = 0.0
     tries: Number = 1
+    cpu_seconds: float = 0.0  # of all tries together
+    max_memory_bytes: Total = 0  # of the try that took most
+    cause: str = ""  # a word for what stopped it, such as `oom`; "": nothing special
+
+
+class EndBatch(msgspec.Struct, frozen=True, array_like=True):
+    """Attempts that completed and have no more to tell, in columns."""
+
+    runs: list[str] = []
+    numbers: list[FenceNumber] = []  # of their fences
+    started_at: list[Micros] = []  # by the worker's estimate of the store's clock
+    ended_at: list[Micros] = []
+    cpu_micros: list[Total] = []
+    outputs: dict[int, str] = {}  # as JSON, by position
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def fences(self) -> list[Fence]:
+        return list(map(Fence, self.runs, self.numbers))
+
+    def part(self, positions: Sequence[int]) -> EndBatch:
+        """Return the attempts at these positions, in this order."""
+        new = dict(zip(positions, range(len(positions)), strict=True))
+        return EndBatch(
+            [self.runs[at] for at in positions],
+            [self.numbers[at] for at in positions],
+            [self.started_at[at] for at in positions],
+            [self.ended_at[at] for at in positions],
+            [self.cpu_micros[at] for at in positions],
+            _moved(self.outputs, new),
+        )
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
     """End of an attempt. Sent until acknowledged; the same one twice is harmless."""
 
     run: str
-    attempt: Number
+    number: FenceNumber  # of its fence
     result: str  # AttemptResult
     started_at: Micros  # by the worker's estimate of the store's clock
     ended_at: Micros
@@ -115,6 +307,28 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
     output_bytes: Total = 0
     output_lines: Total = 0
     truncated: bool = False
+    cause: str = ""  # a word for what stopped it, such as `oom`; "": nothing special
+
+    @property
+    def fence(self) -> Fence:
+        return Fence(self.run, self.number)
+
+    @property
+    def attempt(self) -> int:
+        return attempt_in(self.number)
+
+
+class Report(msgspec.Struct, frozen=True, array_like=True):
+    """Ends of attempts: in columns, and outcomes of those that have more to tell."""
+
+    ends: EndBatch = EndBatch()
+    outcomes: tuple[Outcome, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.ends) + len(self.outcomes)
+
+    def fences(self) -> list[Fence]:
+        return [*self.ends.fences(), *(outcome.fence for outcome in self.outcomes)]
 
 
 class ChunkMeta(msgspec.Struct, frozen=True, array_like=True):
@@ -130,25 +344,45 @@ class ChunkMeta(msgspec.Struct, frozen=True, array_like=True):
 
 class OutputChunk(msgspec.Struct, frozen=True, array_like=True):
     run: str
-    attempt: Number
+    number: FenceNumber  # of its fence
     meta: ChunkMeta
     data: bytes  # compressed records
+
+    @property
+    def fence(self) -> Fence:
+        return Fence(self.run, self.number)
 
 
 class Start(msgspec.Struct, frozen=True, array_like=True):
     """Attempt that begins (a permit is asked before it does) or has begun."""
 
     run: str
-    attempt: Number
+    number: FenceNumber  # of its fence
     started_at: Micros  # by the worker's estimate of the store's clock
+
+    @property
+    def fence(self) -> Fence:
+        return Fence(self.run, self.number)
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
     run: str
-    attempt: Number
+    number: FenceNumber  # of its fence
     done: float
     total: float | None
     message: str = ""
+
+    @property
+    def fence(self) -> Fence:
+        return Fence(self.run, self.number)
+
+
+class Offer(msgspec.Struct, frozen=True, array_like=True):
+    """Something that a worker tried at its start, and whether it has it."""
+
+    kind: str  # type, wall or capability
+    name: str
+    reason: str = ""  # why it does not have it; "": it has it
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -166,6 +400,7 @@ class Hello(msgspec.Struct, frozen=True):
         ""  # the session of its earlier life, of which no process can be left; "" = none
     )
     resources: Mapping[str, Amount] = {}  # thousandths by name, without slots
+    offers: tuple[Offer, ...] = ()  # () from a worker that tells none
 
 
 class Welcome(msgspec.Struct, frozen=True):
@@ -175,6 +410,7 @@ class Welcome(msgspec.Struct, frozen=True):
     lease_seconds: float
     store_now: int  # microseconds
     stream: int = 1  # which connection of the session this is
+    requests: tuple[str, ...] = ()  # optional requests that this server answers
 
 
 class Beat(msgspec.Struct, frozen=True):
@@ -182,8 +418,9 @@ class Beat(msgspec.Struct, frozen=True):
 
     held: tuple[Fence, ...] = ()
     stopping: bool = False  # finish what runs, send nothing new
-    received: Total | None = None  # items of work that came in this stream; None: not counted
+    received: Total = 0  # items of work that came in this stream
     stream: Total = 0  # which one that is; 0: not told
+    trouble: str = ""  # what it cannot do at present, such as delivering output; "": nothing
 
 
 class BeatAnswer(msgspec.Struct, frozen=True):
@@ -195,10 +432,10 @@ class BeatAnswer(msgspec.Struct, frozen=True):
 
 
 class ReportAnswer(msgspec.Struct, frozen=True):
-    """Answer to reports. What is in neither list has to be sent again, a little later."""
+    """Answer to a report or to output: what is not named here was accepted."""
 
-    accepted: tuple[Fence, ...] = ()
-    fenced: tuple[Fence, ...] = ()  # refused; what once was its own is kept aside as a late result
+    refused: tuple[Fence, ...] = ()  # what once was the worker's own is kept as a late result
+    again: tuple[Fence, ...] = ()  # could not be dealt with yet: send it again, a little later
 
 
 class StartAnswer(msgspec.Struct, frozen=True):
@@ -217,10 +454,15 @@ class WorkerIdentity:
     pool: str | None  # the only one it may serve; None: any
 
 
+class Refused(Unavailable):
+    """A server answered that it cannot do it now: the link is well, and trying later may help."""
+
+
 class WorkerLink(Protocol):
     """Connection of one worker. A broken one is `Unavailable`; the worker connects anew.
 
-    Requests are answered in any order; each waits at most a few seconds.
+    Requests are answered in any order; each waits at most a few seconds. A server that cannot do
+    what it is asked at present answers so, which is `Refused`; `NotFound`: the session is over.
     """
 
     async def register(self, hello: Hello) -> Welcome: ...
@@ -231,9 +473,11 @@ class WorkerLink(Protocol):
         """Make PROCESSING durable: before executing where delivery is at_most_once."""
         ...
 
-    async def report(self, outcomes: Sequence[Outcome]) -> ReportAnswer: ...
+    async def report(self, report: Report) -> ReportAnswer: ...
 
-    async def output(self, chunks: Sequence[OutputChunk]) -> ReportAnswer: ...
+    async def output(self, chunks: Sequence[OutputChunk]) -> ReportAnswer:
+        """Send chunks of output that fit one message; several requests may be under way."""
+        ...
 
     async def progress(self, items: Sequence[Progress]) -> None:
         """Send progress: a hint, which may be lost."""
@@ -259,7 +503,7 @@ class WorkerDesk(Protocol):
 
     async def start(self, session: str, starts: Sequence[Start]) -> StartAnswer: ...
 
-    async def report(self, session: str, outcomes: Sequence[Outcome]) -> ReportAnswer: ...
+    async def report(self, session: str, report: Report) -> ReportAnswer: ...
 
     async def output(self, session: str, chunks: Sequence[OutputChunk]) -> ReportAnswer: ...
 
@@ -274,38 +518,3 @@ class WorkerDesk(Protocol):
     async def disconnected(self, session: str, stream: int) -> None:
         """Close a connection; a newer one of the session is not touched."""
         ...
-
-
-MAX_MESSAGE = 32 * 1024 * 1024  # bytes; a larger one ends the call
-
-# Names of gRPC's status codes. A code that is not here has the status of its error's class.
-RPC_STATUS: Mapping[str, str] = {
-    "malformed": "INVALID_ARGUMENT",
-    "bad_cursor": "INVALID_ARGUMENT",
-    "unauthenticated": "UNAUTHENTICATED",
-    "bad_credentials": "UNAUTHENTICATED",
-    "denied": "PERMISSION_DENIED",
-    "not_found": "NOT_FOUND",
-    "session_not_found": "ABORTED",  # by a newer stream of the same worker
-    "conflict": "FAILED_PRECONDITION",
-    "etag_mismatch": "ABORTED",
-    "too_large": "RESOURCE_EXHAUSTED",
-    "invalid": "INVALID_ARGUMENT",
-    "internal": "INTERNAL",
-    "unavailable": "UNAVAILABLE",
-}
-
-
-def rpc_status_of(error: RotaError) -> str:
-    """Return the status of an error's own code, else that of its class."""
-    codes = (code for code in codes_of(error) if code in RPC_STATUS)
-    return RPC_STATUS[next(codes, "internal")]
-
-
-def bearer_in(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
-    """Return the secret of `authorization: Bearer SECRET`; "" if there is none."""
-    for key, value in metadata or ():
-        if key == "authorization" and isinstance(value, str):
-            scheme, _, secret = value.partition(" ")
-            return secret.strip() if scheme.lower() == "bearer" else ""
-    return ""

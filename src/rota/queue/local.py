@@ -69,7 +69,7 @@ class LocalListener:
     async def wait(self, timeout: timedelta) -> frozenset[str]:
         if not await _is_set(self._ready, timeout):
             return frozenset()
-        self._ready.clear()
+        self._ready.clear()  # nothing is awaited until the payloads are taken: none gets lost here
         payloads, self._payloads = frozenset(self._payloads), set()
         return payloads
 
@@ -112,6 +112,7 @@ class LocalQueue:
         self._takers: defaultdict[str, set[LocalTaker]] = defaultdict(set)
 
     def announce(self, topic: str, payload: str = "") -> None:
+        # `get`: to read a missing topic would create it, and there is one for each run's output.
         for listener in self._listeners.get(topic, ()):
             listener.notice(payload)
 
@@ -130,8 +131,8 @@ class LocalQueue:
         self._takers[pool].add(taker)
         return taker
 
-    def is_watched(self, topic: str) -> bool:
-        return bool(self._listeners.get(topic))
+    def watched(self, prefix: str) -> frozenset[str]:
+        return frozenset(topic for topic in self._listeners if topic.startswith(prefix))
 
     def forget(self, listener: LocalListener, topics: tuple[str, ...]) -> None:
         for topic in topics:

@@ -1,12 +1,12 @@
-"""Wake-ups on NATS subjects, tickets on a JetStream work queue.
+"""The queue on NATS: wake-ups on plain subjects, work tickets on a JetStream work queue.
 
-On this node everything also goes by direct call, so while NATS is away a node is only cut off from
-the others, and finds their work by polling.
+`TicketStream` and `TicketInbox` publish and fetch tickets, each of which goes to one taker;
+`NatsQueue` implements the port. Wake-ups go to all listeners, and on this node by direct call as
+well: a node that is cut off from NATS still wakes itself, and finds the work of others by polling.
 
-Work tickets are on a JetStream work-queue stream: each goes to one taker, or to nobody for a while.
-
-Streams and consumers are created when they are missing, whoever removed them. Nothing here is
-relied upon: a ticket that is lost, doubled or late costs a poll or a claim that finds nothing.
+Nothing here is relied upon. A ticket that is lost, doubled or late costs a poll, or a claim that
+finds nothing; so the stream is in memory, drops what is old, and is created again, as are its
+consumers, whenever it is found missing, whoever removed it.
 """
 
 from __future__ import annotations
@@ -363,6 +363,7 @@ class NatsQueue:
         return NatsListener(self, self._local.listen(*topics), topics)
 
     def offer(self, pool: str, runs: Sequence[str] = ()) -> None:
+        # One way or the other: the stream gives a ticket to one taker, the local queue to each.
         if self.is_connected:
             self._offers.add(pool, runs)
             self._has_offers.set()
@@ -373,8 +374,8 @@ class NatsQueue:
         inbox = TicketInbox(self._connection, self._stream, pool)
         return NatsTaker(self, self._local.takes(pool), inbox)
 
-    def is_watched(self, topic: str) -> bool:
-        return self._local.is_watched(topic)
+    def watched(self, prefix: str) -> frozenset[str]:
+        return self._local.watched(prefix)
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -453,6 +454,7 @@ class NatsQueue:
         while True:
             await self._is_to_subscribe.wait()
             await self._connection.wait_until_up()
+            # Before the topics are read: one that comes while we subscribe starts another round.
             self._is_to_subscribe.clear()
             client = self._connection.client
             if client is not self._subscribed:
@@ -464,6 +466,7 @@ class NatsQueue:
                 await self._clock.sleep(_PAUSE)
 
     async def _subscribe(self, client: Client, subscriptions: dict[str, Subscription]) -> None:
+        # Differences are sets of their own: topics come and go while this waits for the server.
         for topic in subscriptions.keys() - self._wanted.keys():
             await subscriptions.pop(topic).unsubscribe()
         for topic in self._wanted.keys() - subscriptions.keys():

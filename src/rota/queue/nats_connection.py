@@ -93,7 +93,7 @@ class NatsConnection:
             connect_timeout=2,
             ping_interval=_PING_SECONDS,
             max_outstanding_pings=2,
-            no_echo=True,
+            no_echo=True,  # listeners of this node were notified by call
             pending_size=_PENDING_BYTES,
             error_cb=self._note_error,
             disconnected_cb=self._note_gone,

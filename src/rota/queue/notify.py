@@ -135,8 +135,8 @@ class NotifyQueue:
     def takes(self, pool: str) -> LocalTaker:
         return self._local.takes(pool)
 
-    def is_watched(self, topic: str) -> bool:
-        return self._local.is_watched(topic)
+    def watched(self, prefix: str) -> frozenset[str]:
+        return self._local.watched(prefix)
 
     async def close(self) -> None:
         self._task.cancel()
@@ -156,6 +156,7 @@ class NotifyQueue:
 
     async def _serve(self) -> None:
         async with self._connection() as connection:
+            # Ends the wait below, which then finds the connection closed.
             connection.add_termination_listener(lambda _: self._has_news.set())
             is_heard = await self._listen_on(connection)
             self._tell_up(is_heard)

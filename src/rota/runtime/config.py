@@ -87,6 +87,11 @@ def load_with_origins(
     ]
 
 
+def is_set(name: str) -> bool:
+    """Return whether a file or the environment says what this setting is."""
+    return any(each.name == name and each.origin != "default" for each in load_with_origins()[1])
+
+
 def _withheld(origins: Mapping[str, str]) -> Iterator[Problem]:
     """A token of workers goes only to servers that as trusted a place names, as all tokens do."""
     token, server = origins.get("worker_token"), origins.get("server")

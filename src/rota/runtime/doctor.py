@@ -12,6 +12,7 @@ import subprocess
 import sys
 import zoneinfo
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -19,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from rota.api.answers import Health
 from rota.clock import SystemClock
 from rota.domain.errors import Denied as UntrustedHome
 from rota.domain.errors import NotFound, RotaError
@@ -37,13 +39,13 @@ from rota.runtime.settings import (
     without_secrets,
     worker_socket,
 )
-from rota.sdk.errors import Denied, Invalid, RotaApiError, Unreachable
-from rota.sdk.exchange import Request, read, request_for
+from rota.sdk.errors import Denied, Invalid, NotRota, RotaApiError, Unreachable
+from rota.sdk.exchange import Call, Request, read, request_for
 from rota.sdk.server import Server, find_server, refuse_withheld, resolve
 from rota.sdk.tokens import whoami
 from rota.sdk.transport import Transport
 from rota.store.script import StoreInspection
-from rota.store.sqlite.connection import OLDEST_SQLITE
+from rota.store.sqlite.driver import OLDEST_SQLITE
 
 
 class Verdict(StrEnum):
@@ -63,6 +65,7 @@ class Finding:
 
 
 _ANSWER_SECONDS = 3.0
+_HEALTH = Call(Health, "GET", "/readyz")
 _READY = Request("GET", "/readyz", {}, None, is_repeatable=True)
 
 
@@ -70,11 +73,10 @@ def look_at_api(environ: Mapping[str, str] | None = None) -> Iterator[Finding]:
     """Check that the server of the settings is ready, and as whom it knows us."""
     try:
         server = find_server(environ=environ)
-        transport = Transport(server, _ANSWER_SECONDS)
-        yield _readiness(server, transport)
-        yield _caller(server, transport)
-        transport.close()
-    except (Invalid, Unreachable) as error:
+        with closing(Transport(server, _ANSWER_SECONDS)) as transport:
+            yield _readiness(server, transport)
+            yield _caller(server, transport)
+    except (Invalid, NotRota, Unreachable) as error:
         yield Finding("server", Verdict.PROBLEM, error.message, error.hint)
     except Denied as error:
         yield Finding("token", Verdict.PROBLEM, error.message, error.hint)
@@ -91,8 +93,10 @@ def look_at_token(environ: Mapping[str, str] | None = None) -> Iterator[Finding]
 
 
 def _readiness(server: Server, transport: Transport) -> Finding:
-    status = transport.exchange(_READY).status
+    reply = transport.exchange(_READY)
+    status = reply.status
     if status == 200:
+        read(_HEALTH, reply)
         return Finding("server", Verdict.OK, f"{server.url} is ready")
     message = f"{server.url} is not ready (status {status})"
     return Finding("server", Verdict.WARNING, message, "look at its log; is it a server of Rota?")
@@ -102,7 +106,7 @@ def _caller(server: Server, transport: Transport) -> Finding:
     call = whoami()
     try:
         caller = read(call, transport.exchange(request_for(call, server, None)))
-    except Unreachable:
+    except (NotRota, Unreachable):
         raise
     except RotaApiError as error:
         return Finding("token", Verdict.PROBLEM, error.message, error.hint)

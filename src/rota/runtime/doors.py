@@ -23,6 +23,7 @@ from rota.ports.work import WorkerDesk
 from rota.runtime.backends import needing_extra
 from rota.runtime.config import host_of, port_of
 from rota.runtime.settings import ServerRole, Settings
+from rota.server.gateway.auth import TrustedTokens
 from rota.server.gateway.parameters import GatewaySettings
 
 _KEEP_ALIVE_SECONDS = 75  # longer than clients and proxies keep an idle connection themselves
@@ -130,9 +131,12 @@ class RpcDoor:
 
 @asynccontextmanager
 async def open_rpc(
-    settings: Settings, engine: Engine, desk: WorkerDesk | None, gateway: GatewaySettings
+    settings: Settings, engine: Engine, desk: WorkerDesk | None, app: FastAPI
 ) -> AsyncIterator[RpcDoor | None]:
-    """Open gRPC; None where the settings have none, or the roles offer nothing by it."""
+    """Open gRPC; None where the settings have none, or the roles offer nothing by it.
+
+    It shares the tokens that the app trusts: one that is revoked there is refused here at once.
+    """
     is_gateway = ServerRole.GATEWAY in settings.roles
     if not settings.grpc_listen or not (is_gateway or desk):
         yield None
@@ -145,8 +149,10 @@ async def open_rpc(
     workers = WorkersService(desk, partial(tokens.authenticate_worker, engine)) if desk else None
     services = [workers.add_to] if workers else []
     if is_gateway:
-        services.append(SchedulerService(engine, gateway).add_to)
-        services.append(CartsService(engine, gateway).add_to)
+        gateway: GatewaySettings = app.state.settings
+        trusted: TrustedTokens = app.state.tokens
+        services.append(SchedulerService(engine, gateway, trusted).add_to)
+        services.append(CartsService(engine, gateway, trusted).add_to)
     bind(settings.grpc_listen, "ROTA_GRPC_LISTEN").close()  # gRPC would not say why it cannot
     server = await serve(settings.grpc_listen, services, _tls(settings))
     door = RpcDoor(f"{host_of(settings.grpc_listen)}:{server.port}", server, workers)

@@ -132,7 +132,7 @@ def file_schema() -> Mapping[str, Any]:
 
 def parse_duration(text: str) -> timedelta:
     """Parse `90s`, `1h30m`; raise ValueError saying what is wrong and what is valid."""
-    return quantities.parse_duration(text)
+    return quantities.read_amount(text)
 
 
 def parse_size(text: str) -> int:
@@ -150,14 +150,15 @@ def require_zone(name: str) -> None:
     load_zone(name)
 
 
-def read_time(text: str, zone: str, *, ahead: bool) -> datetime:
+def read_time(text: str, zone: str | None, *, ahead: bool) -> datetime:
     """Parse a time on the clocks of a zone; raise ValueError if it is none.
 
-    `5m` is in five minutes when looking ahead, and five minutes ago when looking back.
+    `5m` is in five minutes when looking ahead, and five minutes ago when looking back. Without a
+    zone, days and times that have no offset are refused.
     """
     now = datetime.now(UTC)  # noqa: TID251 - by the reader's clock, as "today" is
     looking = Looking.AHEAD if ahead else Looking.BACK
-    return read_instant(text, Reading(now, load_zone(zone), looking))
+    return read_instant(text, Reading(now, load_zone(zone) if zone else None, looking))
 
 
 def explain(

@@ -187,8 +187,9 @@ class Server:
         ]
         roles = Roles(self._settings, engine, self._clock, url)
         gateway = GatewaySettings(base_url=url, secure_cookies=self._settings.is_secure)
-        web = WebServer(self._app(engine, roles, gateway), self._settings)
-        async with self._doors(engine, roles, gateway) as rpc, asyncio.TaskGroup() as group:
+        app = self._app(engine, roles, gateway)
+        web = WebServer(app, self._settings)
+        async with self._doors(engine, roles, app) as rpc, asyncio.TaskGroup() as group:
             loops = group.create_task(supervise(self._services(engine, roles), self._clock))
             answering = group.create_task(web.serve(listener))
             login_url = await self._machine.introduce(engine, url) if self._machine else ""
@@ -205,12 +206,12 @@ class Server:
 
     @asynccontextmanager
     async def _doors(
-        self, engine: Engine, roles: Roles, gateway: GatewaySettings
+        self, engine: Engine, roles: Roles, app: FastAPI
     ) -> AsyncIterator[RpcDoor | None]:
         """Open the listeners for workers and programs, besides HTTP."""
         async with AsyncExitStack() as doors:
             rpc = await doors.enter_async_context(
-                open_rpc(self._settings, engine, roles.floor, gateway)
+                open_rpc(self._settings, engine, roles.floor, app)
             )
             if self._machine is not None and roles.floor is not None:
                 await doors.enter_async_context(self._machine.door(roles.floor))

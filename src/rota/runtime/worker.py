@@ -1,18 +1,17 @@
-"""`rota worker`: a guardian with a worker in it, started again when it ends unasked.
+"""`rota worker`: the launcher, which keeps a guardian with a worker in it running.
 
-It finds the session of the worker's previous process, if none of its processes can be left.
+The launcher is outside the worker's pid namespace, and between them is a guardian that passes on
+only an exit code. So what they have to tell one another goes by files in the worker's folder: the
+note of its session, and the reason why it was refused.
 
-A worker notes its session and its pid namespace once it has registered. When no process is left in
-that namespace, everything it ever started has provably ended, and its attempts may be retried at
-once instead of after its lease. The kernel gives the number of a namespace to another one soon
-after its end, so the note also says when its first process began.
+The note is how a restart finds out that no process of the previous worker is left: its attempts may
+then be retried at once instead of after its lease. When a pid namespace is empty, everything that
+was ever started in it has provably ended. The kernel reuses the number of a namespace soon after
+its end, so the note also says when its first process began.
 
 A data folder may be new, or a copy from another machine or container, where the worker of the note
 may still be alive. Only a launcher that can see that namespace can tell: the one that created it,
 or another one beside it. In all other cases nothing is claimed, and the lease has to expire.
-
-The reason why a worker is refused is passed by a file from its process to the launcher: between
-them is a guardian, which passes on only an exit code.
 """
 
 from __future__ import annotations

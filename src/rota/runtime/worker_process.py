@@ -25,7 +25,7 @@ from rota.domain.spec import JobType
 from rota.executors.shell import ShellExecutor
 from rota.guardian.options import ExitCode
 from rota.ports.executor import Executor
-from rota.ports.work import Hello
+from rota.ports.work import Hello, Offer
 from rota.runtime import supervision
 from rota.runtime.settings import worker_folder, worker_socket
 from rota.runtime.supervision import ungrouped_errors
@@ -171,7 +171,9 @@ class _Worker:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, session.stop)
         async with asyncio.TaskGroup() as group:
-            deliverer = OutputDeliverer(self._attempts.spool, lambda c: session.link.output(c))
+            deliverer = OutputDeliverer(
+                self._attempts.spool, session.send_output, connection=lambda: session.connection
+            )
             delivering = group.create_task(deliverer.run())
             gc.collect()
             gc.freeze()  # objects of the start stay: collecting them would only delay work
@@ -207,7 +209,22 @@ class _Worker:
             guard_mode=guard_mode,
             version=__version__,
             succeeds=self._options.succeeds,
+            offers=offers(has_app=bool(self._options.app)),
         )
+
+
+_NOT_YET = "this version has none yet"
+
+
+def offers(*, has_app: bool) -> tuple[Offer, ...]:
+    """Return what a worker of this version has, and why it does not have the rest."""
+    return (
+        Offer("type", "shell"),
+        Offer("type", "python", "" if has_app else "started without --app"),
+        Offer("wall", "process"),
+        Offer("wall", "sandbox", _NOT_YET),
+        Offer("wall", "container", _NOT_YET),
+    )
 
 
 def _parse() -> argparse.Namespace:

@@ -58,7 +58,7 @@ from rota.api.jobs import (
     Upcoming,
 )
 from rota.api.limits import Bucket, DeclarationChange, Limit, Quota, Resource, Share, Use
-from rota.api.output import LogLine, LogMatches, LogWindow
+from rota.api.output import LogBlock, LogLine, LogMatches, LogPage, LogWindow
 from rota.api.plans import (
     Change,
     Plan,
@@ -75,6 +75,7 @@ from rota.api.runs import (
     Batch,
     LateResult,
     OutputSummary,
+    PlannedRun,
     Progress,
     Reason,
     Run,
@@ -93,7 +94,7 @@ from rota.api.simulations import (
 )
 from rota.api.tokens import Caller, NewToken, NewWorkerToken, Token, WorkerToken
 from rota.api.why import Holder, NotReason, Obstacle, OrderOfService, Reserved, Why
-from rota.api.workers import Cluster, PoolQueue, Server, Shard, Worker
+from rota.api.workers import Cluster, Offer, PoolQueue, Server, Shard, Worker
 
 __all__ = [
     "FINAL_CART_STATES",
@@ -149,14 +150,17 @@ __all__ = [
     "Load",
     "LoadBucket",
     "LoadPeak",
+    "LogBlock",
     "LogLine",
     "LogMatches",
+    "LogPage",
     "LogWindow",
     "MovedJob",
     "NewToken",
     "NewWorkerToken",
     "NotReason",
     "Obstacle",
+    "Offer",
     "OrderOfService",
     "OutputSummary",
     "Page",
@@ -164,6 +168,7 @@ __all__ = [
     "PlannedCalendar",
     "PlannedCart",
     "PlannedDeclaration",
+    "PlannedRun",
     "PoolQueue",
     "Problem",
     "ProblemReport",

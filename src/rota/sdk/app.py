@@ -6,8 +6,12 @@ import asyncio
 import difflib
 import importlib
 import json
+import os
+import sys
+import traceback
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from rota.sdk.cart_drafts import CartDraft, CartOptions
     from rota.sdk.client import AsyncClient, Client
 
+_PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"  # Rota's own code
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -155,13 +160,75 @@ class App:
         return job
 
 
+class NoSuchApp(TypeError):
+    """`MODULE:NAME` does not lead to an app."""
+
+
 def load_app(reference: str) -> App:
     """Import the app that `MODULE:NAME` means; NAME is `app` unless given."""
-    module, _, name = reference.partition(":")
-    found = getattr(importlib.import_module(module), name or "app", None)
-    if not isinstance(found, App):
-        raise TypeError(f"{reference} is not an App, but {type(found).__name__}")
-    return found
+    path, _, name = reference.partition(":")
+    if not all(part.isidentifier() for part in path.split(".")) or path.endswith(".py"):
+        raise NoSuchApp(
+            f'"{path}" is not the name of a module: for shop/jobs.py write shop.jobs:app'
+        )
+    module = importlib.import_module(path)
+    found = getattr(module, name or "app", None)
+    if isinstance(found, App):
+        return found
+    if hasattr(module, name or "app"):
+        what = "None" if found is None else f"a value of type {type(found).__name__}"
+        raise NoSuchApp(f"{reference} is not an App: it is {what}")
+    apps = [name for name, value in vars(module).items() if isinstance(value, App)]
+    raise NoSuchApp(
+        f'{reference} is not an App: {_short(module.__file__)} has no "{name or "app"}"'
+        + (f"; did you mean {path}:{apps[0]}?" if apps else ", nor any other App")
+    )
+
+
+def try_app(reference: str) -> int:
+    """Import an app to see whether that works; return 0, 1: its code fails, 2: it is not there."""
+    try:
+        load_app(reference)
+    except BaseException as error:  # noqa: BLE001 (importing runs the user's code)
+        sys.stderr.write(f"\n{explain_import(reference, error)}\n")
+        return 2 if is_not_there(reference, error) else 1
+    return 0
+
+
+def is_not_there(reference: str, error: BaseException) -> bool:
+    """Return whether `load_app` failed because of what it was asked for, not of the code there."""
+    if isinstance(error, ModuleNotFoundError):
+        module = reference.partition(":")[0]
+        return f"{module}.".startswith(f"{error.name}.")
+    return isinstance(error, NoSuchApp)
+
+
+def explain_import(reference: str, error: BaseException) -> str:
+    """Return why `load_app` failed, on one line; with file and line if its code did."""
+    if isinstance(error, NoSuchApp):
+        return str(error)
+    place = _failed_at(error)
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        missing = f'there is no module "{error.name}"'
+        return missing if is_not_there(reference, error) else f"{place}{missing}"
+    if isinstance(error, SyntaxError):
+        return f"{_short(error.filename)}:{error.lineno}: {error.msg}"
+    return place + traceback.format_exception_only(error)[-1].strip()
+
+
+def _failed_at(error: BaseException) -> str:
+    """Return `FILE:LINE: ` of the innermost line of code that is in the current folder, if any."""
+    frames = traceback.extract_tb(error.__traceback__)
+    code = [frame for frame in frames if not frame.filename.startswith(("<", _PACKAGE))]
+    own = [frame for frame in code if _short(frame.filename) != frame.filename]
+    if not (frames_there := own or code):
+        return ""
+    return f"{_short(frames_there[-1].filename)}:{frames_there[-1].lineno}: "
+
+
+def _short(file: str | None) -> str:
+    """Return a path as from the current folder, if it is in there."""
+    return (file or "it").removeprefix(f"{Path.cwd()}{os.sep}")
 
 
 def _refuse_unknown(options: Iterable[str], known: Collection[str], of: str) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from dataclasses import replace
 
 import httpx
 
-from rota.sdk.exchange import Body, Reply, Request, refuse_error
+from rota.sdk.exchange import Body, Reply, Request, not_rota, refuse_error
 from rota.sdk.server import Server
-from rota.sdk.transport import tls_context_of, unreachable
+from rota.sdk.transport import is_answer_to, tls_context_of, unreachable
 
 
 class AsyncTransport:
@@ -41,8 +42,11 @@ class AsyncTransport:
         try:
             response = await self._http.send(built, stream=True)
             try:
-                if response.status_code >= 400:
-                    refuse_error(Reply(response.status_code, await response.aread()))
+                head = self._reply(response, b"")
+                if head.status >= 300:
+                    refuse_error(replace(head, body=await response.aread()))
+                if not is_answer_to(request, head):
+                    raise not_rota(replace(head, body=await _first_piece(response)))
                 async for data in response.aiter_bytes():
                     yield data
             finally:
@@ -55,7 +59,12 @@ class AsyncTransport:
 
     async def _once(self, request: Request) -> Reply:
         response = await self._http.send(self._build(request))
-        return Reply(response.status_code, response.content)
+        return self._reply(response, response.content)
+
+    def _reply(self, response: httpx.Response, body: bytes) -> Reply:
+        media_type = response.headers.get("Content-Type", "")
+        location = response.headers.get("Location", "")
+        return Reply(response.status_code, body, self._address, media_type, location)
 
     def _build(self, request: Request, timeout: httpx.Timeout | None = None) -> httpx.Request:
         built = self._http.build_request(
@@ -67,6 +76,10 @@ class AsyncTransport:
         if timeout is not None:
             built.extensions["timeout"] = timeout.as_dict()
         return built
+
+
+async def _first_piece(response: httpx.Response) -> bytes:
+    return await anext(response.aiter_bytes(), b"")
 
 
 def _content(body: Body | None) -> bytes | AsyncIterator[bytes] | None:

@@ -51,6 +51,7 @@ class Identity:
     due_at: datetime
     project: str = "default"
     inputs: Mapping[str, Any] = field(default_factory=dict)
+    fence: int = 0  # 0: the attempt's number
 
 
 class Context:
@@ -81,7 +82,7 @@ class Context:
     @property
     def fence(self) -> int:
         """Return a number that grows by attempt: a target that refuses lower ones is safe."""
-        return self._identity.attempt
+        return self._identity.fence or self._identity.attempt
 
     @property
     def due_at(self) -> datetime:

@@ -2,6 +2,7 @@
 
 RotaApiError
 ├── Unreachable      no server answers, or none is known       (status None)
+├── NotRota          something answers that is no Rota server
 ├── Invalid          the request is wrong; `errors` says where (400, 413, 422)
 ├── Denied           not logged in, or not allowed             (401, 403)
 ├── NotFound         no such thing, or none this token may see (404)
@@ -57,6 +58,12 @@ class Unreachable(RotaApiError):
     """No server answers, or none is known."""
 
     code = "unreachable"
+
+
+class NotRota(RotaApiError):
+    """Something answers at that address, but not as a Rota server does."""
+
+    code = "bad_answer"
 
 
 class Invalid(RotaApiError):

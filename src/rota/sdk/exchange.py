@@ -1,7 +1,10 @@
-"""One request and its answer, independent of the transport: shared by both clients.
+"""One call of the API without a transport: request, answer, and values as JSON.
 
-Python values are converted to JSON and back by their annotations: JSON's own types, dataclasses,
-enums, dates and the like; Pydantic models by their own methods, without importing Pydantic.
+A `Call` is data, so that both clients, blocking and async, share every verb and differ only in how
+they send it. `request_for` and `read` are the two ends of sending; below them is the conversion of
+Python values, which functions use for arguments and results as well: by their annotations for
+JSON's own types, dataclasses, enums, dates and the like; Pydantic models by their own methods, so
+that Pydantic need not be installed.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import msgspec
 
 from rota import __version__
 from rota.api.answers import ProblemReport
-from rota.sdk.errors import BY_STATUS, RotaApiError
+from rota.sdk.errors import BY_STATUS, NotRota, RotaApiError
 from rota.sdk.server import Server
 
 T = TypeVar("T")
@@ -29,11 +32,20 @@ Body = bytes | Iterable[bytes]  # in pieces: sent as they come, and never held t
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
+EVENT_STREAM = "text/event-stream"
+CHECK_ADDRESS = (
+    "check the address: --url, ROTA_URL or url in rota.toml; `rota up` prints that of its server"
+)
+_OF_PROXIES = frozenset(
+    {413, 429, 502, 503, 504}
+)  # what may stand before a server answers so for it
+_PROBLEM = "urn:rota:problem:"
+_SHOWN = 60  # bytes of what something else answered
 _API = "/api/v1"
 _JSON = {"Content-Type": "application/json"}
 _YAML = {"Content-Type": "application/yaml"}
 _USER_AGENT = f"rota-python/{__version__} Python/{platform.python_version()}"
-_NO_TOKEN = "set ROTA_TOKEN; `rota token create` makes one"  # noqa: S105 (a hint, no secret)
+_NO_TOKEN = "set ROTA_TOKEN and ROTA_URL; `rota token create` makes a token"  # noqa: S105 (a hint, no secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +102,13 @@ class Request:
 class Reply:
     status: int
     body: bytes
+    address: str = ""  # of whoever answered
+    media_type: str = ""  # of the body; "": it was not told
+    location: str = ""  # where a redirect leads; "": it is none
+
+    @property
+    def is_event_stream(self) -> bool:
+        return self.media_type.startswith(EVENT_STREAM)
 
 
 def get(answer: type[T], path: str, **query: object) -> Call[T]:
@@ -112,7 +131,7 @@ def patch(answer: type[T], path: str, document: object) -> Call[T]:
 
 def live(call: Call[bytes]) -> Call[bytes]:
     """Return the call as a live stream of events."""
-    return replace(call, headers={"Accept": "text/event-stream"})
+    return replace(call, headers={"Accept": EVENT_STREAM})
 
 
 def path_of(*parts: str) -> str:
@@ -135,7 +154,24 @@ def read(call: Call[T], reply: Reply) -> T:
     refuse_error(reply)
     if call.answer is bytes:
         return reply.body  # type: ignore[return-value]  # T is bytes
-    return read_as(call.answer, reply.body or b"null")
+    try:
+        return msgspec.json.decode(reply.body or b"null", type=call.answer)
+    except msgspec.MsgspecError as error:
+        raise not_rota(reply) from error
+
+
+def not_rota(reply: Reply) -> NotRota:
+    """Build the error of an answer that no Rota server gives, with what it is."""
+    start = " ".join(reply.body[:_SHOWN].decode(errors="replace").split())
+    parts = (
+        f"status {reply.status}",
+        reply.media_type,
+        f"a redirect to {reply.location}" if reply.location else "",
+        f'"{start} …"' if len(reply.body) > _SHOWN else f'"{start}"' if start else "",
+    )
+    told = ", ".join(part for part in parts if part)
+    message = f"{reply.address or 'the server'} does not answer like a Rota server: {told}"
+    return NotRota(message, status=reply.status, hint=CHECK_ADDRESS)
 
 
 def read_as(answer: type[T], body: bytes | str) -> T:
@@ -149,21 +185,40 @@ def read_as(answer: type[T], body: bytes | str) -> T:
 
 
 def refuse_error(reply: Reply) -> None:
-    if reply.status < 400:
+    """Raise the error that an answer is; an API of Rota never redirects."""
+    if reply.status < 300:
         return
-    try:
-        report = msgspec.json.decode(reply.body, type=ProblemReport)
-    except msgspec.MsgspecError:
-        report = ProblemReport()
+    report = _report_in(reply)
+    if report is None:
+        raise _foreign_error(reply)
     hint = report.hint or (_NO_TOKEN if reply.status == 401 else "")
     raise BY_STATUS.get(reply.status, RotaApiError)(
-        report.detail or report.title or f"the server answered with status {reply.status}",
+        report.detail or report.title,
         code=report.code,
         status=reply.status,
         hint=hint,
         errors=report.errors,
         trace_id=report.trace_id or "",
     )
+
+
+def _foreign_error(reply: Reply) -> RotaApiError:
+    """Build the error that something else answered with: a proxy, or whoever has that address."""
+    error = not_rota(reply)
+    if reply.status not in _OF_PROXIES:
+        return error
+    hint = f"if a proxy stands before the server, look there; else {error.hint}"
+    kind = BY_STATUS.get(reply.status, RotaApiError)
+    return kind(error.message, status=reply.status, hint=hint)
+
+
+def _report_in(reply: Reply) -> ProblemReport | None:
+    """Return the report of an error; None: no Rota server wrote it."""
+    try:
+        report = msgspec.json.decode(reply.body, type=ProblemReport)
+    except msgspec.MsgspecError:
+        return None
+    return report if report.type.startswith(_PROBLEM) else None
 
 
 def _pairs(name: str, value: object) -> list[tuple[str, str]]:

@@ -14,13 +14,13 @@ from typing import Protocol, TypeVar
 from rota.api.answers import Answer
 from rota.api.carts import CartDetail
 from rota.api.events import Event
-from rota.api.output import LogWindow
+from rota.api.output import LogPage, LogWindow
 from rota.api.runs import Run, RunDetail
 from rota.sdk.carts import get_cart
-from rota.sdk.errors import RotaApiError, Unavailable, Unreachable
+from rota.sdk.errors import NotFound, RotaApiError, Unavailable, Unreachable
 from rota.sdk.events import ServerEvent, event_stream
 from rota.sdk.exchange import Call, read_as
-from rota.sdk.runs import get_log, get_run, log_stream
+from rota.sdk.runs import get_log, get_log_page, get_run, log_stream
 from rota.sdk.verbs import Flow, Following, Hand, Pause, Waiting, ask, next_event
 
 PATIENCE_SECONDS = 60.0  # how long a server may be away before following gives up
@@ -84,6 +84,22 @@ def follow_cart(cart: str, timeout_seconds: float | None = None) -> Flow[CartDet
     return (yield from _looks(get_cart(cart), f"cart {cart}", timeout_seconds, position))
 
 
+def read_log(
+    run: str, *, attempt: int | None = None, first_line: int | None = None, last: int | None = None
+) -> Flow[LogPage, None]:
+    """Yield what has arrived of the output, about a megabyte at a time.
+
+    It is that of the latest attempt unless one is named, from a line on or from `last` lines
+    before the end.
+    """
+    page = yield from ask(get_log_page(run, attempt=attempt, first_line=first_line, last=last))
+    yield Hand(page)
+    while page.blocks and page.next_line < page.total_lines:
+        call = get_log_page(run, attempt=page.attempt, first_line=page.next_line)
+        page = yield from ask(call)
+        yield Hand(page)
+
+
 def follow_log(
     run: str, *, attempt: int | None = None, from_line: int = 0
 ) -> Flow[LogWindow | Run, None]:
@@ -92,6 +108,10 @@ def follow_log(
     Ends when the run does, even if the live stream is lost.
     """
     log = Log(run, attempt, from_line)
+    # What is stored comes by pages: the live stream has a text for each line, which takes longer.
+    # An attempt that was not made yet has none, and the stream waits for it.
+    with suppress(*AWAY, NotFound):
+        yield from _read_stored(log)
     while True:
         with suppress(*AWAY):
             yield from _read_stream(log)
@@ -123,6 +143,7 @@ class FollowingVerbs:
     follow_events = Following(follow_events)
     follow_log = Following(follow_log)
     follow_run = Following(follow_run)
+    read_log = Following(read_log)
     wait = Waiting(wait)
     wait_for_cart = Waiting(wait_for_cart)
 
@@ -220,6 +241,9 @@ class Log:
     def run_call(self) -> Call[RunDetail]:
         return get_run(self._run)
 
+    def page_call(self) -> Call[LogPage]:
+        return get_log_page(self._run, attempt=self._attempt, first_line=self._next_line)
+
     def window_call(self) -> Call[LogWindow]:
         return get_log(self._run, attempt=self._attempt, first_line=self._next_line)
 
@@ -257,6 +281,17 @@ class Log:
             self._attempt, self._next_line = self._attempt + 1, 0
         elif run.is_settled:
             self.end = run
+
+
+def _read_stored(log: Log) -> Flow[LogWindow, None]:
+    while True:
+        page = yield from ask(log.page_call())
+        for window in page.windows():
+            new = log.take_window(window)
+            if new is not None:
+                yield Hand(new)
+        if not page.blocks or page.next_line >= page.total_lines:
+            return
 
 
 def _read_stream(log: Log) -> Flow[LogWindow, None]:

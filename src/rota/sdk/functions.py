@@ -1,7 +1,10 @@
-"""Functions as jobs: parameters as a job's inputs, and a run's inputs as arguments.
+"""Functions as jobs: what `@app.job` makes of a function, and its parameters as a job's inputs.
 
-A parameter annotated `str`, `int`, `float` or `bool` is an input of its own. All others are sent
-together in the input `arguments`, as the text of a JSON object.
+`Parameters` converts arguments to inputs and back. A parameter annotated `str`, `int`, `float` or
+`bool` is an input of its own, so that people can set it on the command line. All others are sent
+together in the input `arguments`, as the text of a JSON object, as inputs of a job are single
+values. `JobFunction` is called like the function itself, which runs it here; only `submit` and its
+kin make runs.
 """
 
 from __future__ import annotations

@@ -39,9 +39,10 @@ def apply(
 ) -> Call[Plan]:
     """Create and update what a job file (YAML or JSON) has; with `plan`, only return the changes.
 
-    `name` is the set that `prune` compares with, usually the file's stem; `if_match` is a plan's
-    etag: whatever changed since then is refused. `items` are those of the files that its carts
-    name, each with the name of its `cart`: the server cannot read those files.
+    `name` is the set that `prune` compares with, usually the file's stem. Without it, and without
+    a `set` in the text, what is already there stays in its set. `if_match` is a plan's etag:
+    whatever changed since then is refused. `items` are those of the files that its carts name,
+    each with the name of its `cart`: the server cannot read those files.
     """
     call = post(Plan, "/jobs:apply", name=name).with_file(text)
     if lines := [to_json(item) for item in items]:
@@ -68,7 +69,10 @@ def delete_job(job: str, *, if_match: str | None = None) -> Call[None]:
 def pause_job(
     job: str, *, until: Instant | None = None, lasting: timedelta | str | None = None
 ) -> Call[MovedJob]:
-    """Pause a job until it is resumed, until a time (also `11:00`), or for a while (`2h`)."""
+    """Pause a job until it is resumed, until a time (also `11:00`), or for a while (`2h`).
+
+    A time without an offset is on the clocks of the job's time zone.
+    """
     given = {"until": until, "for": lasting}
     document = {key: value for key, value in given.items() if value is not None}
     return post(MovedJob, f"{path_of('jobs', job)}:pause", document or None)
@@ -111,7 +115,10 @@ def get_ledger(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[Page[LedgerEntry]]:
-    """List what became of each due time of a job."""
+    """List what became of each due time of a job.
+
+    Times without an offset are on the clocks of the job's time zone.
+    """
     call = get(Page[LedgerEntry], path_of("jobs", job, "ledger"), limit=limit, cursor=cursor)
     return call.with_query(**{"from": since, "to": until})
 
@@ -128,7 +135,8 @@ def backfill_job(
 ) -> Call[Backfill]:
     """Run the due times of start ≤ due ≤ end; with `plan`, only return which.
 
-    `only`: "missing" or "failed". Without an end, all up to now.
+    `only`: "missing" or "failed". Without an end, all up to now. Times without an offset are on
+    the clocks of the job's time zone.
     """
     given = {"from": start, "to": end, "only": only, "max_parallel": max_parallel}
     document = {name: value for name, value in given.items() if value is not None}

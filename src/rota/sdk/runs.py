@@ -9,8 +9,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from rota.api.answers import Page
 from rota.api.events import Event
-from rota.api.output import LogLine, LogMatches, LogWindow
-from rota.api.runs import Batch, Run, RunDetail
+from rota.api.output import LogLine, LogMatches, LogPage, LogWindow
+from rota.api.runs import Batch, PlannedRun, Run, RunDetail
 from rota.api.why import Why
 from rota.sdk.errors import RunNotCompleted
 from rota.sdk.exchange import Call, Inputs, Instant, get, live, path_of, post
@@ -29,14 +29,34 @@ def trigger(
 ) -> Call[Run]:
     """Make a run of a job, now or `at` a time. The same `key` again gives the same run.
 
-    Without a key one is made up, so that a broken connection can never trigger twice.
+    Without a key one is made up, so that a broken connection can never trigger twice. A time
+    without an offset is on the clocks of the job's time zone.
     """
+    document = _trigger_document(inputs, at, priority)
+    return post(Run, path_of("jobs", job, "runs"), document).with_key(key)
+
+
+def plan_run(
+    job: str,
+    inputs: Inputs | None = None,
+    *,
+    at: Instant | None = None,
+    priority: int | None = None,
+) -> Call[PlannedRun]:
+    """Return the run that `trigger` would make, or raise as it would; makes nothing."""
+    document = _trigger_document(inputs, at, priority)
+    return post(PlannedRun, f"{path_of('jobs', job, 'runs')}:plan", document)
+
+
+def _trigger_document(
+    inputs: Inputs | None, at: Instant | None, priority: int | None
+) -> dict[str, Any]:
     document: dict[str, Any] = {"inputs": dict(inputs or {})}
     if at is not None:
         document["at"] = at
     if priority is not None:
         document["priority"] = priority
-    return post(Run, path_of("jobs", job, "runs"), document).with_key(key)
+    return document
 
 
 def trigger_many(job: str, inputs: Sequence[Inputs], *, key: str | None = None) -> Call[Batch]:
@@ -134,6 +154,7 @@ class RunVerbs:
     get_run_events = Verb(get_run_events)
     hold_run = Verb(hold_run)
     list_runs = Verb(list_runs)
+    plan_run = Verb(plan_run)
     release_run = Verb(release_run)
     reprioritise_run = Verb(reprioritise_run)
     resolve_run = Verb(resolve_run)
@@ -279,6 +300,21 @@ def get_log(
     return get(LogWindow, path, attempt=attempt, first_line=first_line, limit=limit, tail=tail)
 
 
+def get_log_page(
+    run: str,
+    *,
+    attempt: int | None = None,
+    first_line: int | None = None,
+    last: int | None = None,
+) -> Call[LogPage]:
+    """Get about a megabyte of output, from a line on or so many lines before the end.
+
+    `read_log` walks all pages.
+    """
+    path = path_of("runs", run, "log", "blocks")
+    return get(LogPage, path, attempt=attempt, first_line=first_line, last=last)
+
+
 def search_log(
     run: str,
     text: str,
@@ -306,5 +342,6 @@ def log_stream(
 
 class OutputVerbs:
     get_log = Verb(get_log)
+    get_log_page = Verb(get_log_page)
     raw_log = Verb(raw_log)
     search_log = Verb(search_log)

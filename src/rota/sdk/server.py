@@ -151,7 +151,8 @@ def refuse_withheld(found: Connection) -> None:
         f"the token of {token.origin} is not sent to {url.text}, an address that comes from"
         f" {url.origin}",
         code="token_withheld",
-        hint=f"if the token is for that server, {where}; else name the server that it is for",
+        hint="a token goes only to an address from the same or a more trusted place: if it is for"
+        f" that server, {where}; else name the server that it is for",
     )
 
 
@@ -193,7 +194,13 @@ def read_settings_file(path: Path) -> dict[str, Any]:
         return {}
     import tomllib  # few have such a file, and a command line cannot wait
 
-    return tomllib.loads(path.read_text("utf-8"))
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        _, _, place = str(error).rpartition(" (at ")
+        raise ValueError(
+            f'not valid TOML at {place.rstrip(")")}: write NAME = "text", NAME = 3 or NAME = true'
+        ) from error
 
 
 _File = tuple[Source, str, Mapping[str, Any]]  # its name and what it says

@@ -5,13 +5,22 @@ than a full HTTP client: a command line cannot wait for one.
 from __future__ import annotations
 
 import http.client
+import re
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from rota.sdk.errors import Invalid, Unreachable
-from rota.sdk.exchange import Reply, Request, refuse_error
+from rota.sdk.errors import Invalid, NotRota, RotaApiError, Unreachable
+from rota.sdk.exchange import (
+    CHECK_ADDRESS,
+    EVENT_STREAM,
+    Reply,
+    Request,
+    not_rota,
+    refuse_error,
+)
 from rota.sdk.server import Server
 
 if TYPE_CHECKING:
@@ -22,6 +31,8 @@ _BROKEN = (OSError, http.client.HTTPException)
 
 _MISMATCH = "mismatch"  # in OpenSSL's messages about names and addresses alike
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+_NO_STATUS = re.compile(r"illegal status line: bytearray\(b['\"](.*)['\"]\)")  # httpx's words
+_SHOWN = 60  # characters of what something else sent
 _HUNG_UP = ("without response", "without sending a response")
 
 
@@ -58,8 +69,11 @@ class Transport:
         try:
             with closing(connection):
                 response = self._send(connection, request)
-                if response.status >= 400:
-                    refuse_error(Reply(response.status, response.read()))
+                head = self._reply(response, b"")
+                if head.status >= 300:
+                    refuse_error(replace(head, body=response.read()))
+                if not is_answer_to(request, head):
+                    raise not_rota(replace(head, body=response.read1(_PIECE)))
                 while data := response.read1(_PIECE):
                     yield data
         except _BROKEN as error:
@@ -71,12 +85,21 @@ class Transport:
 
     def _on(self, connection: http.client.HTTPConnection, request: Request) -> Reply:
         response = self._send(connection, request)
-        reply = Reply(response.status, response.read())
+        reply = self._reply(response)
         if response.will_close:
             connection.close()
         else:
             self._idle.append(connection)
         return reply
+
+    def _reply(self, response: http.client.HTTPResponse, body: bytes | None = None) -> Reply:
+        return Reply(
+            response.status,
+            response.read() if body is None else body,
+            self._address,
+            response.getheader("Content-Type", ""),
+            response.getheader("Location", ""),
+        )
 
     def _send(
         self, connection: http.client.HTTPConnection, request: Request
@@ -94,7 +117,7 @@ class Transport:
             return http.client.HTTPConnection(host, port, timeout=timeout_seconds)
         return http.client.HTTPSConnection(host, port, timeout=timeout_seconds, context=self._trust)
 
-    def _unreachable(self, error: Exception) -> Unreachable:
+    def _unreachable(self, error: Exception) -> RotaApiError:
         return unreachable(self._address, error)
 
 
@@ -123,9 +146,16 @@ def tls_context_of(server: Server) -> ssl.SSLContext | None:
         raise Invalid(message, hint="ROTA_TLS_CA names a PEM file") from error
 
 
-def unreachable(address: str, error: Exception) -> Unreachable:
+def is_answer_to(request: Request, head: Reply) -> bool:
+    """Return whether a stream of events is one; other streams are taken as they come."""
+    return request.headers.get("Accept") != EVENT_STREAM or head.is_event_stream
+
+
+def unreachable(address: str, error: Exception) -> RotaApiError:
     """Build the error to raise, with what to try next."""
-    reason = str(error) or type(error).__name__
+    reason = str(error) or "the connection broke"
+    if sent := _other_protocol(error):
+        return NotRota(f"{address} does not speak HTTP: it sent {sent}", hint=CHECK_ADDRESS)
     if address.startswith("https:"):
         if doubt := _certificate_problem(error):
             return _untrusted(address, doubt)
@@ -134,8 +164,23 @@ def unreachable(address: str, error: Exception) -> Unreachable:
             return Unreachable(f"{address} does not speak TLS", hint=f"try ROTA_URL={plain}")
     hint = "is it running? `rota up` starts one; ROTA_URL names another"
     if address.startswith("http:") and any(word in reason for word in _HUNG_UP):
-        hint = "does it speak TLS? then its address begins with https://"
-    return Unreachable(f"no answer from {address}: {reason}", hint=hint)
+        hint = "does it speak TLS? then its address begins with https://; or is it another program?"
+    told = (error.strerror if isinstance(error, OSError) else None) or reason
+    return Unreachable(f"no answer from {address}: {told}", hint=hint)
+
+
+def _other_protocol(error: Exception) -> str:
+    """Return what came instead of HTTP, in quotes; "": nothing else came."""
+    if isinstance(error, http.client.RemoteDisconnected):
+        return ""
+    if isinstance(error, http.client.BadStatusLine):
+        sent = str(error)
+    elif found := _NO_STATUS.match(str(error)):
+        sent = found[1]
+    else:
+        return ""
+    shown = "".join(each if each.isprintable() else "·" for each in sent.strip()[:_SHOWN])
+    return f'"{shown}"'
 
 
 def _untrusted(address: str, doubt: str) -> Unreachable:

@@ -30,18 +30,20 @@ def submit(
     idempotency: Idempotency | None = None,
 ) -> Script[SubmittedBackfill]:
     """Insert a backfill and its runs, or give the first answer to the caller's key again."""
+    # The first lock of all, as in `submissions.submit`.
     answered = yield from first_answer(tx.now, idempotency, backfill.id)
     if answered is not None:
         [row] = yield query("select_backfills", ids=[answered])
         return SubmittedBackfill(backfill_from(row), is_repeat=True)
     yield from lock_gates([backfill.job_id])
     drafts = [draft(run, tx.now, backfill.id) for run in runs]
+    # Under the gate: of two backfills the second one waits above, and sees the runs of the first.
     yield from _refuse_twice(backfill.job_id, {each.due_at for each in drafts})
     yield Many("insert_backfill", [_values(tx.now, backfill)])
     actor = backfill.created_by
     yield from insert_drafts(tx, drafts, actor=actor)
     facts = {"backfill": backfill.id, "runs": len(runs)}
-    yield tx.record("job.backfilled", [backfill.job_id], actor=actor, **facts)
+    tx.record("job.backfilled", [backfill.job_id], actor=actor, **facts)
     return SubmittedBackfill(backfill)
 
 

@@ -35,11 +35,13 @@ def lock_calendars(new: Sequence[NewCalendar], jobs: Sequence[NewJob] = ()) -> S
     """Lock calendars that change and those that jobs are to use; returns who uses the former."""
     changed = {(each.project, each.calendar.name) for each in new}
     used = {(job.project, name) for job in jobs for name in job.calendars}
+    # By name across both kinds: a lock that is shared here may be exclusive for another.
     for (project, is_changed), group in groupby(
         sorted(changed | used), lambda key: (key[0], key in changed)
     ):
         kind = "calendars" if is_changed else "used_calendars"
         yield lock(kind, project=project, names=[name for _, name in group])
+    # Complete only now: a job that begins to use a calendar has to share its lock first.
     users: set[str] = set()
     for project, name in sorted(changed):
         rows = yield query("jobs_with_calendar", project=project, name=name)
@@ -58,9 +60,10 @@ def write(tx: Tx, new: Sequence[NewCalendar], actor: str) -> Script[None]:
             yield Many("upsert_calendar", [(project, name, document, version, actor, tx.now)])
         except StaleTransition as error:
             raise _changed_meanwhile(name) from error
+        # Moves the versions of schedules: firings planned with the old windows are stale from here.
         yield query("unsettle_schedules", project=project, name=name)
         kind = "calendar.changed" if each.expected_version else "calendar.created"
-        yield tx.record_in(project, kind, [name], actor=actor)
+        tx.record_in(project, kind, [name], actor=actor)
 
 
 def delete(tx: Tx, project: str, name: str, *, expected_version: int, actor: str) -> Script[None]:
@@ -75,7 +78,7 @@ def delete(tx: Tx, project: str, name: str, *, expected_version: int, actor: str
             hint=f"take it out of them first: {', '.join(row['name'] for row in users)}",
         )
     yield Many("delete_calendar", [(project, name)])
-    yield tx.record_in(project, "calendar.deleted", [name], actor=actor)
+    tx.record_in(project, "calendar.deleted", [name], actor=actor)
     tx.effects.times = True
 
 

@@ -90,18 +90,13 @@ def _resume(tx: Tx, book: Book, what: ResumeCart, actor: str) -> Script[int | No
     released = yield query("let_runs_of_cart_go", key=cart_key(book.id), now=tx.now)
     tx.effects.times |= bool(released)
     told = {} if what.allow is None else {"allow": str(what.allow)}
-    yield tx.record("cart.resumed", [book.id], actor=actor, **told)
+    tx.record("cart.resumed", [book.id], actor=actor, **told)
     return 0
 
 
 def _refuse_gone_jobs(book: Book) -> Script[None]:
-    """A job that was deleted does not come back: one of its name is another."""
     for row in (yield query("gone_jobs_of_items", cart=book.id)):
-        raise Conflict(
-            f"job {row['name']}, which its items need, was deleted",
-            code="job_deleted",
-            hint=f"submit a new cart for what is left: rota cart items {book.id} --state pending",
-        )
+        raise commands.job_deleted(book.id, row["name"])
 
 
 def _cancel(tx: Tx, book: Book, what: CancelCart, actor: str) -> Script[int | None]:
@@ -111,7 +106,7 @@ def _cancel(tx: Tx, book: Book, what: CancelCart, actor: str) -> Script[int | No
         book.ending, book.state, book.reason = CartState.CANCELLED, CartState.RUNNING, CANCELLING
         book.look_at = tx.now
         yield from block_runs(tx, book)  # nothing begins after the answer
-        yield tx.record("cart.cancelled", [book.id], actor=actor)
+        tx.record("cart.cancelled", [book.id], actor=actor)
     if what.stops_running:
         rows = yield query("running_runs_of_cart", cart=book.id)
         yield from ask_to_stop(tx, rows, actor)
@@ -122,7 +117,7 @@ def _approve(tx: Tx, book: Book, what: ApproveCart, actor: str) -> Script[int | 
     facts = yield from facts_of(book)
     commands.approve(facts, what.by, book.created_by, what.wave)
     book.approved_by, book.look_at = actor, tx.now
-    yield tx.record("cart.approved", [book.id], actor=actor, wave=facts.pending_wave)
+    tx.record("cart.approved", [book.id], actor=actor, wave=facts.pending_wave)
     return 0
 
 
@@ -142,7 +137,7 @@ def _retry(tx: Tx, book: Book, what: RetryItems, actor: str) -> Script[int | Non
     yield from count_wave(book)
     book.state, book.look_at, book.breach_wave = state, tx.now, None
     book.reason = "" if facts.is_final else book.reason
-    yield tx.record("cart.retried", [book.id], actor=actor, items=items)
+    tx.record("cart.retried", [book.id], actor=actor, items=items)
     return items
 
 
@@ -179,7 +174,7 @@ def _edit(tx: Tx, book: Book, what: EditCart, actor: str) -> Script[int | None]:
         book.breach_wave = None  # it is judged anew
     book.rules, book.look_at = what.rules, tx.now
     rules = what.rules.to_document()
-    yield tx.record("cart.edited", [book.id], actor=actor, items=keys[:_MOST_NAMED], rules=rules)
+    tx.record("cart.edited", [book.id], actor=actor, items=keys[:_MOST_NAMED], rules=rules)
     return len(what.items)
 
 
@@ -272,6 +267,7 @@ def submit(
     due: DueTemplate | None = None,
 ) -> Script[CartId]:
     """Let a filled cart begin, or leave it as if it had never been."""
+    # In the order of locks: the caller's key, the cart, the template.
     answered = yield from first_answer(tx.now, idempotency, cart)
     if answered is not None:
         return CartId(answered)
@@ -289,7 +285,7 @@ def submit(
             raise Conflict("this due time has its cart", code="template_moved") from error
     yield Many("begin_cart", [(CartState.PLANNED, tx.now, cart)])
     facts = {"name": row["name"], "items": row["items"]}
-    yield tx.record("cart.submitted", [cart], actor=row["created_by"], **facts)
+    tx.record("cart.submitted", [cart], actor=row["created_by"], **facts)
     tx.effects.carts = True
     return cart
 

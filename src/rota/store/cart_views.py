@@ -55,7 +55,7 @@ def _carts_query(wanted: CartQuery) -> Query:
         return query(
             "select_carts_by_prefix",
             id_from=wanted.id_prefix,
-            id_to=wanted.id_prefix + "\x7f",
+            id_to=wanted.id_prefix + "\x7f",  # sorts after all that an id can go on with
             project=wanted.project,
             limit=wanted.limit,
         )
@@ -122,7 +122,8 @@ def overview(cart: Cart, waves: int) -> Script[Overview]:
     left = yield query("unfinished_waves", cart=cart.id, limit=waves)
     current = opened or (left[0]["wave"] if left else 0)
     in_wave = yield query("wave_states", cart=cart.id, wave=current)
-    runs = yield query("open_runs", cart=cart.id)
+    served = yield from served_pools()
+    runs = yield query("open_runs_seen", cart=cart.id, served=served)
     return Overview(
         items={ItemState(row["state"]): row["count"] for row in states},
         in_wave={ItemState(row["state"]): row["count"] for row in in_wave},
@@ -130,7 +131,7 @@ def overview(cart: Cart, waves: int) -> Script[Overview]:
         place=places["place"] if opened else 0,
         left=[row["count"] for row in left],
         next_wave=left[0]["wave"] if left else None,
-        unknown=sum(row["count"] for row in runs if row["state"] == RunState.UNKNOWN),
+        open_runs={RunState(row["seen"]): row["count"] for row in runs},
     )
 
 
@@ -163,6 +164,7 @@ def next_look() -> Script[datetime | None]:
 
 def save(tx: Tx, changes: TemplateChanges, actor: str) -> Script[None]:
     """Create, change and delete, all or none."""
+    # New and removed ones together, by name: their rows are locked in one order.
     both: list[NewTemplate | Template] = [*changes.new, *changes.removed]
     for each in sorted(both, key=lambda each: (each.project, each.name)):
         try:
@@ -174,7 +176,7 @@ def save(tx: Tx, changes: TemplateChanges, actor: str) -> Script[None]:
         ("cart.deleted", [each.name for each in changes.removed]),
     ):
         if names:
-            yield tx.record(kind, names, actor=actor)
+            tx.record(kind, names, actor=actor)
             tx.effects.carts = True
 
 
@@ -242,7 +244,7 @@ def pass_over(tx: Tx, due: DueTemplate, missed: MissedCarts) -> Script[None]:
     }
     if missed.message:
         told["message"] = missed.message
-    yield tx.record("cart.missed", [due.name], actor="scheduler", **told)
+    tx.record("cart.missed", [due.name], actor="scheduler", **told)
 
 
 def moved(due: DueTemplate) -> Many:

@@ -91,6 +91,13 @@ SELECT CASE WHEN cart_item.state <> 'OPEN' THEN cart_item.state
 FROM cart_item LEFT JOIN run ON run.id = cart_item.run AND cart_item.state = 'OPEN'
 WHERE cart_item.cart = :cart ORDER BY cart_item.number;
 
+-- name: open_runs_seen
+-- How many runs of a cart's open items are in each state; what is queued where nobody serves is shown as blocked.
+SELECT CASE WHEN run.state = 'QUEUED' AND NOT (run.pool = ANY(:served)) THEN 'BLOCKED' ELSE run.state END AS seen,
+    count(*) AS count
+FROM cart_item JOIN run ON run.id = cart_item.run
+WHERE cart_item.cart = :cart AND cart_item.state = 'OPEN' GROUP BY seen;
+
 -- name: select_templates
 -- Templates of a project by name.
 SELECT * FROM cart_template WHERE project = :project AND (:any_name = 1 OR name = ANY(:names))

@@ -84,17 +84,17 @@ def _go_on(tx: Tx, book: Book, closed_until: datetime | None) -> Script[bool]:
         facts = yield from facts_of(book, closed_until)
         match decide(facts, instant(tx.now)):
             case Stand() as stand:
-                yield from _stand(tx, book, stand)
+                _stand(tx, book, stand)
                 return False
             case End(state):
-                yield from _end(tx, book, state)
+                _end(tx, book, state)
                 return False
             case SkipRest():
                 yield from _skip_rest(tx, book)
                 return True
             case Start(wave, count):
                 if not (yield from _start(tx, book, wave, count)):
-                    yield from _stand(tx, book, wait_for_room(book.open, instant(tx.now)))
+                    _stand(tx, book, wait_for_room(book.open, instant(tx.now)))
                     return False
             case RunCheck(job):
                 yield from _run_check(tx, book, job)
@@ -109,24 +109,24 @@ def _change(tx: Tx, book: Book, step: Begin | Open | Pause | Breach) -> Script[N
         case Begin():
             book.state, book.reason = CartState.RUNNING, ""
             book.started_at = book.started_at or tx.now
-            yield _tell(tx, book, "cart.started")
+            _tell(tx, book, "cart.started")
         case Open(wave, is_first):
             book.state, book.reason, book.current_wave = CartState.RUNNING, "", wave
             book.wave = max(book.wave, wave)
             yield from count_wave(book)
-            yield _tell(tx, book, "cart.wave_opened", wave=wave, again=not is_first)
+            _tell(tx, book, "cart.wave_opened", wave=wave, again=not is_first)
         case Pause(reason):
             yield from pause(tx, book, reason, actor=_ACTOR)
         case Breach(then):
             yield from breach(tx, book, then)
 
 
-def _stand(tx: Tx, book: Book, stand: Stand) -> Script[None]:
+def _stand(tx: Tx, book: Book, stand: Stand) -> None:
     has_changed = (book.state, book.reason) != (stand.state, stand.reason)
     book.state, book.reason = stand.state, stand.reason
     book.look_at = optional_micros(stand.until)
     if has_changed and stand.state is CartState.WAITING:
-        yield _tell(tx, book, "cart.waiting", reason=stand.reason, wave=book.wave)
+        _tell(tx, book, "cart.waiting", reason=stand.reason, wave=book.wave)
 
 
 def _start(tx: Tx, book: Book, wave: int, count: int) -> Script[bool]:
@@ -198,7 +198,7 @@ def _run_check(tx: Tx, book: Book, job: str) -> Script[None]:
     )
     yield from insert_drafts(tx, [draft], actor=_ACTOR)
     book.state, book.reason, book.check_run = CartState.WAITING, WaitReason.CHECK, run
-    yield _tell(tx, book, "cart.checking", run=run, wave=book.wave)
+    _tell(tx, book, "cart.checking", run=run, wave=book.wave)
 
 
 def close_gate(tx: Tx, book: Book, *, actor: str) -> Script[None]:
@@ -223,7 +223,7 @@ def pause(
     """Start nothing of the cart from here on; what a worker has leased goes on to its end."""
     book.state, book.reason, book.look_at = CartState.PAUSED, reason, None
     yield from block_runs(tx, book, gates)
-    yield _tell(tx, book, "cart.paused", actor=actor, reason=reason)
+    _tell(tx, book, "cart.paused", actor=actor, reason=reason)
 
 
 def breach(
@@ -231,7 +231,7 @@ def breach(
 ) -> Script[None]:
     """More items failed than may."""
     book.breach_wave = book.current_wave
-    yield _tell(tx, book, "cart.threshold", then=then, failed=book.failed)
+    _tell(tx, book, "cart.threshold", then=then, failed=book.failed)
     match then:
         case OnBreach.PAUSE:
             reason = PauseReason.FAILURES
@@ -257,7 +257,7 @@ def block_runs(tx: Tx, book: Book, gates: Collection[str] | None = None) -> Scri
     yield query("move_waiters_of_cart", cart=book.id, key=key, reasons=reasons)
     blocked = yield query("block_runs_of_cart", cart=book.id, key=key, reasons=reasons)
     if blocked:
-        yield tx.record("run.blocked", [row["id"] for row in blocked], actor=_ACTOR)
+        tx.record("run.blocked", [row["id"] for row in blocked], actor=_ACTOR)
         tx.effects.chains.leave(row["chain"] for row in blocked)
         yield from release_jobs(tx, {row["job_id"] for row in blocked} & set(gates))
 
@@ -279,10 +279,10 @@ def _skip_rest(tx: Tx, book: Book) -> Script[None]:
     tx.effects.carts = True
 
 
-def _end(tx: Tx, book: Book, state: CartState) -> Script[None]:
+def _end(tx: Tx, book: Book, state: CartState) -> None:
     book.state, book.reason, book.ending, book.look_at = state, "", None, None
     book.ended_at = tx.now
-    yield _tell(tx, book, "cart.finished", state=state, failed=book.failed)
+    _tell(tx, book, "cart.finished", state=state, failed=book.failed)
 
 
 class _Hooks(CartHooks):
@@ -328,8 +328,8 @@ def _judge(tx: Tx, book: Book, gates: Collection[str]) -> Script[None]:
             pass
 
 
-def _tell(tx: Tx, book: Book, event: str, *, actor: str = _ACTOR, **data: object) -> Many:
-    return tx.record(event, [book.id], actor=actor, **data)
+def _tell(tx: Tx, book: Book, event: str, *, actor: str = _ACTOR, **data: object) -> None:
+    tx.record(event, [book.id], actor=actor, **data)
 
 
 @dataclass(slots=True)
@@ -485,7 +485,7 @@ def _tell_end_of_wave(tx: Tx, book: Book) -> Script[None]:
     [pending] = yield query("count_pending", cart=book.id, wave=book.current_wave, limit=1)
     if not pending["count"]:
         told = {"wave": book.current_wave, "items": book.wave_items, "failed": book.wave_failed}
-        yield tx.record("cart.wave_finished", [book.id], actor="scheduler", **told)
+        tx.record("cart.wave_finished", [book.id], actor="scheduler", **told)
 
 
 def _end_of(cart: CartId, row: Row) -> tuple[object, ...]:

@@ -92,17 +92,22 @@ class ChainChanges:
         charge = self._charges.get(chain.id)
         return chain if charge is None else replace(chain, tag=chain.tag + charge)
 
-    def write(self) -> Script[None]:
-        """Runs that entered make a chain active, charges move it, and one without runs rests."""
+    def write(self) -> Script[list[Many]]:
+        """Runs that entered make a chain active, charges move it, and one without runs rests.
+
+        Returns what is left to write: charges, if nothing has to come after them.
+        """
         if self._entered:
             yield from self._activate()
-        if self._charges:
-            charges = sorted(self._charges.items())
-            yield Many("charge_chain", [(cost, chain) for chain, cost in charges])
-        if self._left:
-            empty = [row["id"] for row in (yield query("empty_chains", ids=self._left))]
-            if empty:  # by a new look, now that nobody enters them
-                yield query("rest_chains", ids=empty)
+        charges = [(cost, chain) for chain, cost in sorted(self._charges.items())]
+        if not self._left:
+            return [Many("charge_chain", charges)] if charges else []
+        if charges:
+            yield Many("charge_chain", charges)
+        empty = [row["id"] for row in (yield query("empty_chains", ids=self._left))]
+        if empty:  # by a new look, now that nobody enters them
+            yield query("rest_chains", ids=empty)
+        return []
 
     def _activate(self) -> Script[None]:
         resting = yield from self._resting(self._entered)

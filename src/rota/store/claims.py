@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Any
 
 from rota.domain.errors import StaleStream
 from rota.domain.ids import SessionId
-from rota.domain.order import cost_of, entitled
+from rota.domain.order import cost_of_all, entitled
 from rota.domain.resources import Vector
 from rota.domain.shape import unmet
 from rota.ports.records import Claimed, Room
-from rota.ports.work import Work
+from rota.ports.work import WorkBatch
 from rota.store.gates import lock_free_gates
 from rota.store.keys import take_keys
 from rota.store.memory import capacity_in
 from rota.store.placement import Picked, Queue, Wanted, asks_for_resources, by_seq, pick, place
 from rota.store.releases import release_jobs
-from rota.store.rows import from_json
+from rota.store.rows import by_kind, from_json
 from rota.store.script import Row, Rows, Script, query
 from rota.store.tx import Tx
 from rota.store.waits import drop_late, too_late
 
 _ROUNDS = 3  # looks at the queue in one claim
+_seq, _expected = itemgetter("seq"), itemgetter("expected")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +43,9 @@ def claim(
     """Up to so many runs for a session with room, each as a new attempt."""
     found = yield from present(tx, session, stream)
     if found is None:
-        return Claimed([])
-    works = yield from _take_in_time(tx, found, Wish(slots, stream, runs))
-    return Claimed(works, frozenset(tx.effects.left))
+        return Claimed(WorkBatch())
+    batch = yield from _take_in_time(tx, found, Wish(slots, stream, runs))
+    return Claimed(batch, frozenset(tx.effects.left))
 
 
 def present(tx: Tx, session_id: str, stream: int) -> Script[Row | None]:
@@ -66,14 +69,14 @@ def free_worker(tx: Tx, room: Room) -> Script[Row | None]:
     return session if session is not None and _may_claim(session, tx.now) else None
 
 
-def fill(tx: Tx, session: Row, room: Room) -> Script[list[Work]]:
+def fill(tx: Tx, session: Row, room: Room) -> Script[WorkBatch]:
     """Claim what waits once the rest of the transaction is done, as far as there is room."""
     if not tx.effects.pools.get(session["pool"]):
-        return []
+        return WorkBatch()
     return (yield from _take_in_time(tx, session, Wish(room.slots, room.stream)))
 
 
-def _take_in_time(tx: Tx, session: Row, wish: Wish) -> Script[list[Work]]:
+def _take_in_time(tx: Tx, session: Row, wish: Wish) -> Script[WorkBatch]:
     """Runs for a session that is present, without those that are too late by now."""
     late = yield from too_late(tx.now)
     locked = yield from lock_free_gates({row["job_id"] for row in late})
@@ -81,27 +84,27 @@ def _take_in_time(tx: Tx, session: Row, wish: Wish) -> Script[list[Work]]:
     return (yield from take(tx, session, wish, late))
 
 
-def take(tx: Tx, session: Row, wish: Wish, late: Rows) -> Script[list[Work]]:
+def take(tx: Tx, session: Row, wish: Wish, late: Rows) -> Script[WorkBatch]:
     """Runs for a session that is present, once those that are too `late` are out of the way."""
     dropped = yield from drop_late(tx, late)
     yield from release_jobs(tx, dropped)  # whoever waited is picked right here
-    works, served = list[Work](), _Served()
+    claimed, served = list[Row](), _Served()
     for _ in range(_ROUNDS):
-        rest = replace(wish, slots=wish.slots - len(works), runs=() if works else wish.runs)
+        rest = replace(wish, slots=wish.slots - len(claimed), runs=() if claimed else wish.runs)
         served = yield from _serve(tx, session, rest)
-        works += served.works
+        claimed += served.claimed
         if not served.refused:  # whoever lost a shared key to another leaves room for the next
             break
     if served.wanted is not None:
         yield from served.wanted.keep(tx.now, served.going)
-    return works
+    return _batch(claimed)
 
 
 @dataclass(frozen=True, slots=True)
 class _Served:
     """One look at the queue for a session."""
 
-    works: Sequence[Work] = ()
+    claimed: Rows = ()  # of `claim_runs`, in the order of service
     going: Collection[int] = ()  # their sequence numbers
     refused: int = 0  # runs that had their turn but did not get a shared key
     wanted: Wanted | None = None  # None: nobody asks for resources
@@ -117,8 +120,8 @@ def _serve(tx: Tx, session: Row, wish: Wish) -> Script[_Served]:
     else:
         picked = yield from pick(tx, queue)
     going = yield from _with_keys(tx, picked)
-    works = (yield from _give(tx, session, queue, going)) if going else []
-    return _Served(works, going.keys(), len(picked) - len(going), wanted)
+    claimed = (yield from _give(tx, session, queue, going)) if going else ()
+    return _Served(claimed, going.keys(), len(picked) - len(going), wanted)
 
 
 def _may_claim(session: Row, now: int) -> bool:
@@ -166,37 +169,50 @@ def _with_keys(tx: Tx, picked: Picked) -> Script[Picked]:
     return {seq: row for seq, row in picked.items() if row["keys"] is None or seq in granted}
 
 
-def _give(tx: Tx, session: Row, queue: Queue, going: Picked) -> Script[list[Work]]:
+def _give(tx: Tx, session: Row, queue: Queue, going: Picked) -> Script[Rows]:
     claimed: dict[int, Row] = {}
     for rate, seqs in queue.by_rate(going).items():
         rows = yield query(
             "claim_runs", seqs=seqs, capacity=rate, session=session["id"], now=tx.now
         )
-        claimed |= by_seq(rows)
-        _charge(tx, rate, [going[row["seq"]] for row in rows])
-    ids = [row["id"] for row in claimed.values()]
-    yield tx.record_quietly("run.claimed", ids, actor=session["id"])
-    tx.memory.claimed(session, [going[seq] for seq in claimed])
-    tx.effects.chains.leave({going[seq]["chain"] for seq in claimed} & queue.look.whole)
-    tx.effects.served[queue.pool] += len(claimed)
+        found = by_seq(rows)
+        claimed |= found
+        given = going if len(found) == len(going) else {seq: going[seq] for seq in found}
+        for chain, picked in by_kind(given.values(), itemgetter("chain")).items():
+            tx.effects.chains.charge(chain, cost_of_all(map(_expected, picked), rate))
+            tx.memory.claimed(session, chain, list(map(_seq, picked)))
+            tx.effects.chains.leave({chain} & queue.look.whole)
+    in_order = [claimed[seq] for seq in going if seq in claimed]
+    ids = list(map(itemgetter("id"), in_order))
+    tx.record_quietly("run.claimed", ids, actor=session["id"])
+    tx.effects.served[queue.pool] += len(ids)
     tx.effects.claimed(ids)
-    return [_work(claimed[seq]) for seq in going if seq in claimed]
+    return in_order
 
 
-def _charge(tx: Tx, rate: float, rows: Rows) -> None:
-    for row in rows:
-        tx.effects.chains.charge(row["chain"], cost_of(row["expected"], rate))
-
-
-def _work(row: Row) -> Work:
-    return Work(
-        run=row["id"],
-        attempt=row["attempt"],
-        job_id=row["job_id"],
-        job_version=row["job_version"],
-        due_at=row["due_at"],
-        inputs=from_json(row["inputs"]),
-        deadline_at=row["deadline_at"],
-        cart=row["cart"],
-        item=row["item"],
+def _batch(rows: Rows) -> WorkBatch:
+    """The columns of `claim_runs`: no run has an object of its own."""
+    if not rows:
+        return WorkBatch()
+    _, runs, numbers, ids, versions, due_at, deadlines, inputs, carts, items = map(
+        list, zip(*rows, strict=True)
     )
+    refs = list(zip(ids, versions, strict=True))
+    jobs = {job: place for place, job in enumerate(dict.fromkeys(refs))}
+    return WorkBatch(
+        runs,
+        numbers,
+        due_at,
+        list(jobs),
+        [jobs[ref] for ref in refs] if len(jobs) > 1 else [],
+        _sparse(inputs),
+        _sparse(deadlines),
+        {at: (cart, items[at]) for at, cart in _sparse(carts).items()},
+    )
+
+
+def _sparse(column: list[Any]) -> dict[int, Any]:
+    """What a column has, by position: most columns have nothing."""
+    if column.count(None) == len(column):
+        return {}
+    return {at: value for at, value in enumerate(column) if value is not None}

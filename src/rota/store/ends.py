@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from itertools import islice
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple
 
 from rota.domain.errors import StaleStream
 from rota.domain.ids import instant, stable_fraction
 from rota.domain.job import RunRules
-from rota.domain.lateness import bound_of
-from rota.domain.order import cost_of
+from rota.domain.order import cost_of_all
 from rota.domain.retry import Ending, Verdict, attempt_ended, goes_alone
 from rota.domain.run import AttemptResult, OutputState
 from rota.domain.shape import alone, demand_of
 from rota.domain.spec import Delivery
-from rota.domain.states import FINAL_STATES, LEASED_STATES, RunState, is_final
+from rota.domain.states import LEASED_STATES, RunState, is_final
 from rota.ports.records import Finished
-from rota.ports.work import Fence, Outcome
+from rota.ports.work import EndBatch, Fence, Outcome, Report, WorkBatch
 from rota.store.chains import pool_of
 from rota.store.claims import Wish, present, take
 from rota.store.dependencies import leave_ends
 from rota.store.gates import lock_free_gates, lock_gates_of
 from rota.store.keys import charge_output
 from rota.store.releases import release_jobs
-from rota.store.rows import optional_instant, optional_micros, to_json
+from rota.store.rows import by_kind, from_json, optional_instant, optional_micros, to_json
 from rota.store.runs import settle_output
-from rota.store.script import LookAgain, Many, Row, Script, lock, query
+from rota.store.script import Batch, LookAgain, Many, Row, Script, lock, query
 from rota.store.tx import Tx, lock_carts, runs_ended
 from rota.store.waits import too_late
 
 _RESULTS = frozenset(AttemptResult)
 _MEMORY = 0.2  # weight of the newest duration in a job's moving average
+_WORD = re.compile(r"[a-z][a-z0-9_ -]{0,39}")  # what a worker may give as a cause
+_kind_in = itemgetter(*range(5))  # see `_Kind`
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,45 +52,86 @@ class _End:
     is_set_apart: bool  # it goes on, but alone
 
 
-def finish(
-    tx: Tx,
-    session: str,
-    outcomes: Sequence[Outcome],
-    wish: Wish,
-) -> Script[Finished]:
+def finish(tx: Tx, session: str, report: Report, wish: Wish) -> Script[Finished]:
     """End attempts a worker reports. What it reports more than once counts once."""
+    # Its room is filled last, but sessions come first in the order of locks.
     worker = yield from _waiting_worker(tx, session, wish)
     overdue = (yield from too_late(tx.now)) if worker else ()
-    reports = {Fence(o.run, o.attempt): o for o in reversed(outcomes)}
+    ends, outcomes = _each_once(report)
+    runs = {*ends.runs, *(outcome.run for outcome in outcomes)}
     dropped = {row["job_id"] for row in overdue}
     # In the order of locks: carts, gates, then all runs at once.
     carts = yield from lock_carts([o.run for o in outcomes if not _is_good(o)])
-    gates = yield from lock_gates_of({fence.run for fence in reports}, dropped)
-    rows = yield from _rows(reports.values())
-    done = yield from _complete(tx, session, reports.values(), gates)
-    rest = [outcome for fence, outcome in reports.items() if fence not in done]
-    valid = [o for o in rest if _is_leased(rows.get(o.run), session, o)]
+    gates = yield from lock_gates_of(runs, dropped)
+    rows = (yield from _rows(runs)) if outcomes else {}
+    doubtful = yield from _complete(tx, session, ends, gates)
+    valid = [o for o in outcomes if _is_leased(rows.get(o.run), session, o)]
     yield from _end(tx, session, valid, rows, gates)
-    done.update(Fence(o.run, o.attempt) for o in valid)
     yield from runs_ended(tx, carts, gates)
-    doubtful = [outcome for fence, outcome in reports.items() if fence not in done]
-    late = yield from _late(tx, session, doubtful)
-    accepted = tuple(fence for fence in reports if fence not in late)
-    works = (yield from take(tx, worker, wish, overdue)) if worker else []
-    return Finished(accepted, tuple(late), tuple(works))
+    if len(valid) < len(outcomes):
+        known = {outcome.fence for outcome in valid}
+        doubtful += [outcome for outcome in outcomes if outcome.fence not in known]
+    refused = (yield from _late(tx, session, doubtful)) if doubtful else ()
+    claimed = (yield from take(tx, worker, wish, overdue)) if worker else WorkBatch()
+    return Finished(tuple(refused), claimed=claimed)
 
 
-def finish_free(tx: Tx, session: str, outcomes: Sequence[Outcome]) -> Script[Finished]:
-    """End attempts whose gates are free, without new work; the others stay unanswered.
+def finish_free(tx: Tx, session: str, report: Report) -> Script[Finished]:
+    """End attempts whose gates are free, without new work; the others are to be reported again.
 
     The session is not locked, so that its renewals get through meanwhile.
     """
+    ends, outcomes = report.ends, report.outcomes
     yield from lock_carts([o.run for o in outcomes if not _is_good(o)])  # first, as always
-    rows = yield query("gated_runs", ids={outcome.run for outcome in outcomes})
-    gate_of = {row["id"]: row["gate_job"] for row in rows}
-    free = yield from lock_free_gates(set(gate_of.values()))
-    ready = [o for o in outcomes if o.run not in gate_of or gate_of[o.run] in free]
-    return (yield from finish(tx, session, ready, Wish(slots=0, stream=0)))
+    rows = yield query("gated_runs", ids={*ends.runs, *(o.run for o in outcomes)})
+    free = yield from lock_free_gates({row["gate_job"] for row in rows})
+    busy = {row["id"] for row in rows if row["gate_job"] not in free}
+    ready = Report(
+        ends.part([at for at, run in enumerate(ends.runs) if run not in busy]),
+        tuple(outcome for outcome in outcomes if outcome.run not in busy),
+    )
+    finished = yield from finish(tx, session, ready, Wish(slots=0, stream=0))
+    again = dict.fromkeys(fence for fence in report.fences() if fence.run in busy)
+    return replace(finished, again=tuple(again))
+
+
+def _each_once(report: Report) -> tuple[EndBatch, list[Outcome]]:
+    """What a report says first about each attempt. Ends are sorted: so their runs are locked."""
+    ends = _sorted(report.ends)
+    if not report.outcomes and all(ends.started_at) and all(ends.ended_at):
+        return ends, []
+    first: dict[Fence, Outcome | None] = dict.fromkeys(ends.fences())
+    timed = []
+    for at, fence in enumerate(ends.fences()):
+        if ends.started_at[at] and ends.ended_at[at]:
+            timed.append(at)
+        else:  # the short way is for those that know both
+            first[fence] = _outcome(ends, at)
+    for outcome in report.outcomes:
+        first.setdefault(outcome.fence, outcome)
+    return ends.part(timed), [outcome for outcome in first.values() if outcome is not None]
+
+
+def _sorted(ends: EndBatch) -> EndBatch:
+    """By run, each attempt once."""
+    order = sorted(range(len(ends)), key=ends.runs.__getitem__)
+    if len(set(ends.runs)) < len(ends):
+        order = list({(ends.runs[at], ends.numbers[at]): at for at in reversed(order)}.values())
+        order.reverse()
+    is_sorted = len(order) == len(ends) and order == list(range(len(ends)))
+    return ends if is_sorted else ends.part(order)
+
+
+def _outcome(ends: EndBatch, at: int) -> Outcome:
+    return Outcome(
+        ends.runs[at],
+        ends.numbers[at],
+        AttemptResult.COMPLETED,
+        ends.started_at[at],
+        ends.ended_at[at],
+        outputs=from_json(ends.outputs.get(at)),
+        cpu_seconds=ends.cpu_micros[at] / 1e6,
+    )
 
 
 def _waiting_worker(tx: Tx, session: str, wish: Wish) -> Script[Row | None]:
@@ -99,62 +144,55 @@ def _waiting_worker(tx: Tx, session: str, wish: Wish) -> Script[Row | None]:
 
 
 def _complete(
-    tx: Tx,
-    session: str,
-    outcomes: Collection[Outcome],
-    gates: Collection[str],
-) -> Script[set[Fence]]:
-    """The short way, for attempts that ended well and have little to tell."""
-    plain = sorted((o for o in outcomes if _is_plain(o)), key=lambda outcome: outcome.run)
-    reports = [_report(tx.now, outcome) for outcome in plain]
-    if not reports:
-        return set()
-    rows = yield query("complete_runs", reports=to_json(reports), session=session)
-    ends = [Ended._make(row) for row in rows]
-    yield from settle(tx, ends, gates, actor=session)
-    return {Fence(end.run, end.attempt) for end in ends}
+    tx: Tx, session: str, ends: EndBatch, gates: Collection[str]
+) -> Script[list[Outcome]]:
+    """The short way, for attempts that completed and have no more to tell.
+
+    Returns those that the session does not hold.
+    """
+    if not ends:
+        return []
+    columns = _columns(tx.now, ends)
+    rows = yield Batch("complete_runs", columns, {"session": session, "now": tx.now})
+    yield from settle(tx, _groups(rows, RunState.COMPLETED), gates, actor=session)
+    if len(rows) == len(ends):
+        return []
+    done = {(row["id"], row["attempt"]) for row in rows}
+    fences = zip(ends.runs, ends.numbers, strict=True)
+    return [_outcome(ends, at) for at, fence in enumerate(fences) if fence not in done]
+
+
+def _columns(now: int, ends: EndBatch) -> dict[str, Sequence[object]]:
+    """Columns for `complete_runs`."""
+    started_at, ended_at = (
+        [min(at, now) for at in column] if max(column) > now else column
+        for column in (ends.started_at, ends.ended_at)
+    )
+    outputs = map(ends.outputs.get, range(len(ends))) if ends.outputs else ()
+    return {
+        "id": ends.runs,
+        "number": ends.numbers,
+        "started_at": started_at,
+        "ended_at": ended_at,
+        "cpu_micros": ends.cpu_micros,
+        "outputs": list(outputs),
+    }
 
 
 def _is_good(outcome: Outcome) -> bool:
     return outcome.result == AttemptResult.COMPLETED
 
 
-def _is_plain(outcome: Outcome) -> bool:
-    return _is_good(outcome) and not (
-        outcome.exit_code is not None
-        or outcome.message
-        or outcome.steps
-        or outcome.output_bytes
-        or outcome.max_memory_bytes
-    )
-
-
-def _report(now: int, outcome: Outcome) -> dict[str, object]:
-    """A row for `complete_runs`."""
-    started_at = min(outcome.started_at, now) or None
-    return {
-        "id": outcome.run,
-        "attempt": outcome.attempt,
-        "started_at": started_at,
-        "ended_at": max(started_at or 0, min(outcome.ended_at or now, now)),
-        "outputs": None if outcome.outputs is None else to_json(outcome.outputs),
-        "cpu_seconds": outcome.cpu_seconds,
-    }
-
-
-def _rows(outcomes: Collection[Outcome]) -> Script[dict[str, Row]]:
-    """The runs of a report, all locked at once; nothing if the short way will do for them all."""
-    if all(map(_is_plain, outcomes)):
-        return {}
-    rows = yield query("runs_to_change", ids={outcome.run for outcome in outcomes})
-    return {row["id"]: row for row in rows}
+def _rows(runs: Collection[str]) -> Script[dict[str, Row]]:
+    """The runs of a report, all locked at once."""
+    return {row["id"]: row for row in (yield query("runs_to_change", ids=runs))}
 
 
 def _is_leased(row: Row | None, session: str, outcome: Outcome) -> bool:
     return (
         row is not None
         and row["session"] == session
-        and row["attempt"] == outcome.attempt
+        and row["attempt"] == outcome.number
         and row["state"] in LEASED_STATES
     )
 
@@ -164,22 +202,21 @@ def _late(tx: Tx, session: str, outcomes: Sequence[Outcome]) -> Script[set[Fence
 
     The latter are kept, if the session ever had leased what it reports about.
     """
-    if not outcomes:
-        return set()
     results = yield from _results_of(session, {outcome.run for outcome in outcomes})
+    # LOST is what the store writes once it has given an attempt up: this report came after that.
     late = {
         fence: outcome
         for outcome in outcomes
-        if results.get(fence := Fence(outcome.run, outcome.attempt)) in (None, AttemptResult.LOST)
+        if results.get(fence := outcome.fence) in (None, AttemptResult.LOST)
     }
     kept = {fence: outcome for fence, outcome in late.items() if fence in results}
     if kept:
         yield Many(
             "insert_late_result",
-            [(o.run, o.attempt, session, tx.now, o.result, o.message) for o in kept.values()],
+            [(o.run, o.number, session, tx.now, o.result, o.message) for o in kept.values()],
             exactly=False,
         )
-        yield tx.record("run.late_result", [fence.run for fence in kept], actor=session)
+        tx.record("run.late_result", [fence.run for fence in kept], actor=session)
     return set(late)
 
 
@@ -242,7 +279,7 @@ def lose(
 def _lost_outcome(now: int, leased: Row, row: Row, loss: Loss, torn: Row | None) -> Outcome:
     return Outcome(
         run=leased["id"],
-        attempt=leased["attempt"],
+        number=leased["attempt"],
         result=AttemptResult.LOST,
         started_at=row["started_at"] or 0,
         ended_at=now,
@@ -274,7 +311,7 @@ def _end(
         yield query("keep_attempts", seqs=repeated, now=tx.now)
     yield from set_apart(end.row for end in ends if end.is_set_apart)
     yield from charge_output(tx.now, [(end.row, end.outcome.output_bytes) for end in ends])
-    yield from settle(tx, [_ended(end) for end in ends], gates, actor=session)
+    yield from settle(tx, _decided_groups(ends), gates, actor=session)
 
 
 def _ref(row: Row) -> tuple[str, int]:
@@ -315,6 +352,7 @@ def _ending(row: Row, outcome: Outcome, now: int, loss: Loss) -> Ending:
         delivery=Delivery(row["delivery"]),
         is_cancel_requested=row["cancel_at"] is not None,
         deadline_at=optional_instant(row["deadline_at"]),
+        cause=outcome.cause if _WORD.fullmatch(outcome.cause) else "",
     )
 
 
@@ -363,24 +401,68 @@ def _output_state(outcome: Outcome) -> OutputState:
     return OutputState.PENDING if outcome.output_bytes else OutputState.NONE
 
 
-def _ended(end: _End) -> Ended:
-    row, verdict = end.row, end.verdict
-    first_start = row["first_started_at"] or end.started_at
-    return Ended(
-        row["id"],
-        row["attempt"],
+class _Kind(NamedTuple):
+    """What ends have in common that are settled as one, as the first columns of `complete_runs`."""
+
+    job_id: str
+    job: str
+    chain: str
+    capacity: float  # fraction of the pool they were charged for
+    gate: str | None  # the job at whose gate they count
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Attempts of one kind that have ended in the same way, in columns."""
+
+    kind: _Kind
+    state: RunState  # of their runs now
+    cause: str
+    runs: Sequence[str]
+    attempts: Sequence[int]
+    expected: Sequence[float]  # seconds
+    seconds: Sequence[float]
+    delays: Sequence[int | None]  # microseconds to the first start; None: no start, or a backfill
+    carts: Sequence[str | None]
+    keys: Sequence[str | None]  # shared ones that they held
+
+
+def _groups(rows: Sequence[Any], state: RunState, cause: str = "") -> list[_Group]:
+    """Ends in rows such as those of `complete_runs`."""
+    return [_group(_Kind(*k), state, cause, ends) for k, ends in by_kind(rows, _kind_in).items()]
+
+
+def _group(kind: _Kind, state: RunState, cause: str, rows: Sequence[Any]) -> _Group:
+    columns = islice(zip(*rows, strict=True), len(kind), None)
+    runs, attempts, expected, durations, *rest = columns
+    seconds = [duration / 1e6 for duration in durations]
+    return _Group(kind, state, cause, runs, attempts, expected, seconds, *rest)
+
+
+def _decided_groups(ends: Iterable[_End]) -> list[_Group]:
+    verdicts = by_kind(ends, lambda end: (end.verdict.state, end.verdict.cause))
+    return [
+        group
+        for verdict, same in verdicts.items()
+        for group in _groups([_row(end) for end in same], *verdict)
+    ]
+
+
+def _row(end: _End) -> tuple[object, ...]:
+    """An end as `complete_runs` returns it."""
+    row = end.row
+    began_at = end.started_at or row["claimed_at"]
+    return (
         row["job_id"],
         row["job"],
         row["chain"],
         row["capacity"],
-        row["expected"],
-        row["claimed_at"],
-        end.started_at,
-        end.ended_at,
-        verdict.state,
-        verdict.cause,
-        _delay(row, first_start),
         row["gate_job"],
+        row["id"],
+        row["attempt"],
+        row["expected"],
+        end.ended_at - began_at,
+        _delay(row, row["first_started_at"] or end.started_at),
         row["cart"],
         row["keys"],
     )
@@ -393,110 +475,73 @@ def _delay(row: Row, first_start: int | None) -> int | None:
     return first_start - int(row["release_at"])
 
 
-class Ended(NamedTuple):
-    """An attempt that has ended. A tuple, as thousands are made in one transaction."""
-
-    run: str
-    attempt: int
-    job_id: str
-    job: str
-    chain: str
-    capacity: float  # fraction of the pool it was charged for
-    expected: float  # seconds
-    claimed_at: int
-    started_at: int | None
-    ended_at: int
-    state: str  # of the run now
-    cause: str
-    delay: int | None  # microseconds from release to first start; None: no start, or a backfill
-    gate: str | None  # the job at whose gate the run counts
-    cart: str | None
-    keys: str | None  # shared ones that it held
-
-    @property
-    def seconds(self) -> float:
-        return (self.ended_at - (self.started_at or self.claimed_at)) / 1e6
-
-
-def settle(tx: Tx, ends: Sequence[Ended], gates: Collection[str], *, actor: str) -> Script[None]:
+def settle(tx: Tx, groups: Sequence[_Group], gates: Collection[str], *, actor: str) -> Script[None]:
     """Correct what ended attempts were charged, learn from them, and wake who waited for them.
 
     `gates` are the jobs whose gates are locked: those that may have to let others go.
     """
-    if not ends:
+    if not groups:
         return
     # Which gates are needed was read before the runs were locked: a limit set since then adds one.
-    if not {end.gate for end in ends} <= {None, *gates}:
+    if not {group.kind.gate for group in groups} <= {None, *gates}:
         raise LookAgain("a job got a limit before its run was locked")
-    tx.effects.keys |= any(end.keys for end in ends)
-    _correct_charges(tx, ends)
-    _count_delays(tx, ends)
-    yield from _learn_durations(ends)
-    groups: dict[tuple[str, str], list[Ended]] = defaultdict(list)
-    for end in ends:
-        groups[end.state, end.cause].append(end)
-    for (state, cause), group in groups.items():
-        yield _tell(tx, RunState(state), cause, group, actor)
-        if is_final(RunState(state)):
-            tx.effects.ends.update((end.job, state) for end in group)
-            tx.effects.carts |= any(end.cart for end in group)
-    tx.effects.times |= any(state == RunState.SCHEDULED for state, _ in groups)
-    yield from _wake_jobs(tx, ends)
+    tx.effects.keys |= any(any(group.keys) for group in groups)
+    _correct_charges(tx, groups)
+    _learn_durations(tx, groups)
+    for (state, cause), same in by_kind(groups, attrgetter("state", "cause")).items():
+        _tell(tx, state, cause, same, actor)
+        if is_final(state):
+            _count(tx, same)
+        tx.effects.times |= state is RunState.SCHEDULED
+    yield from _wake_jobs(tx, groups)
     yield from release_jobs(tx, gates)
 
 
-def _wake_jobs(tx: Tx, ends: Sequence[Ended]) -> Script[None]:
+def _count(tx: Tx, final: Sequence[_Group]) -> None:
+    """Each run counts once, at its end."""
+    for group in final:
+        tx.effects.ends[group.kind.job, group.state] += len(group.runs)
+        tx.effects.carts |= any(group.carts)
+        delays = [delay / 1e6 for delay in group.delays if delay is not None]
+        tx.effects.started(pool_of(group.kind.chain), delays)
+
+
+def _wake_jobs(tx: Tx, groups: Sequence[_Group]) -> Script[None]:
     """Schedules that count from the end of a run, and jobs that follow others."""
-    awaited = yield query("awaited_jobs", ids={end.job_id for end in ends})
+    awaited = yield query("awaited_jobs", ids={group.kind.job_id for group in groups})
     tx.effects.times |= any(row["waits"] for row in awaited)
     followed = {row["job_id"] for row in awaited if row["is_followed"]}
     if followed:
-        runs = [e.run for e in ends if e.job_id in followed and e.state == RunState.COMPLETED]
-        yield from leave_ends(tx, runs)
+        done = [g for g in groups if g.kind.job_id in followed and g.state is RunState.COMPLETED]
+        yield from leave_ends(tx, [run for group in done for run in group.runs])
 
 
-def _correct_charges(tx: Tx, ends: Sequence[Ended]) -> None:
+def _correct_charges(tx: Tx, groups: Sequence[_Group]) -> None:
     """Correct charges: what was charged at the claim was only expected."""
-    for end in ends:
-        charged = cost_of(end.expected, end.capacity)
-        tx.effects.chains.charge(end.chain, cost_of(end.seconds, end.capacity) - charged)
+    for group in groups:
+        capacity = group.kind.capacity
+        charged, cost = (cost_of_all(each, capacity) for each in (group.expected, group.seconds))
+        tx.effects.chains.charge(group.kind.chain, cost - charged)
 
 
-def _learn_durations(ends: Sequence[Ended]) -> Script[None]:
+def _learn_durations(tx: Tx, groups: Sequence[_Group]) -> None:
     durations: dict[str, list[float]] = defaultdict(list)
-    for end in ends:
-        if end.state == RunState.COMPLETED:
-            durations[end.job_id].append(end.seconds)
-    if not durations:
-        return
-    rows = yield query("expected_durations", ids=durations)
-    updates = []
-    for row in rows:
-        seconds, old = durations[row["id"]], row["expected_seconds"]
-        mean = sum(seconds) / len(seconds)
-        keep = (1 - _MEMORY) ** len(seconds)
-        updates.append((mean if old is None else old * keep + mean * (1 - keep), row["id"]))
-    # Skips jobs that somebody else has locked: an average is not worth waiting for, and to wait for
-    # a job here would be out of order.
-    yield Many("set_expected_seconds", updates, exactly=False)
+    for group in groups:
+        if group.state is RunState.COMPLETED:
+            durations[group.kind.job_id] += group.seconds
+    for job, seconds in sorted(durations.items()):
+        mean, keep = sum(seconds) / len(seconds), (1 - _MEMORY) ** len(seconds)
+        tx.effects.learned.append((mean, keep, job))
 
 
-def _count_delays(tx: Tx, ends: Sequence[Ended]) -> None:
-    """Each run counts once, at its end."""
-    for end in ends:
-        if end.delay is not None and end.state in FINAL_STATES:
-            delay = end.delay / 1e6
-            tx.effects.delays[pool_of(end.chain), bound_of(delay)].append(delay)
-
-
-def _tell(tx: Tx, state: RunState, cause: str, group: Sequence[Ended], actor: str) -> Many:
-    return tx.record(
+def _tell(tx: Tx, state: RunState, cause: str, groups: Sequence[_Group], actor: str) -> None:
+    tx.record(
         "run.finished" if is_final(state) else f"run.{state.lower()}",
-        [end.run for end in group],
+        [run for group in groups for run in group.runs],
         actor=actor,
         state=state,
         cause=cause,
-        attempts=[end.attempt for end in group],
+        attempts=[attempt for group in groups for attempt in group.attempts],
     )
 
 
@@ -507,6 +552,7 @@ def set_apart(runs: Iterable[Row]) -> Script[None]:
         seqs[alone(run["shape"])].append(run["seq"])
     if not seqs:
         return
+    # Locked, if it is there: `forget_lone_shapes` must not drop it before these runs have it.
     yield Many("keep_shape", [(shape,) for shape in sorted(seqs)])
     for shape in sorted(seqs):
         yield query("set_shape", shape=shape, seqs=seqs[shape])

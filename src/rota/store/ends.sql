@@ -11,14 +11,6 @@ DELETE FROM shape WHERE id = ANY(:ids) AND id NOT IN (
     UNION ALL SELECT shape FROM run WHERE state IN ('CLAIMED', 'PROCESSING') AND losses > 0
     UNION ALL SELECT shape FROM run WHERE state = 'UNKNOWN' AND losses > 0);
 
--- name: expected_durations
--- The moving averages of the durations of jobs.
-SELECT id, expected_seconds FROM job WHERE id = ANY(:ids);
-
--- name: set_expected_seconds
--- The moving average of a job's durations.
-UPDATE job SET expected_seconds = :seconds WHERE id = :id;
-
 -- name: sum_chunks
 -- How much of the output of attempts has arrived.
 SELECT run_id, attempt, CAST(sum(bytes) AS BIGINT) AS bytes, CAST(sum(lines) AS BIGINT) AS lines
@@ -34,24 +26,25 @@ SELECT id, attempt, session, result FROM run WHERE id = ANY(:ids);
 SELECT id, gate_job FROM run WHERE id = ANY(:ids) AND gate_job IS NOT NULL;
 
 -- name: complete_runs
--- Attempts that ended well and have little to tell: by far the most frequent end, so it takes one
--- statement. Start and end are of one clock: where that is behind, they move together.
+-- Attempts that completed and have no more to tell: by far the most frequent end, so it takes one
+-- statement. Start and end are of one clock: where that is behind, they move together, but not beyond now.
+-- rows: id, number, started_at, ended_at, cpu_micros, outputs
+WITH report AS MATERIALIZED (
+    SELECT value ->> 0 AS id, value ->> 1 AS number, value ->> 2 AS started_at, value ->> 3 AS ended_at,
+        value ->> 4 AS cpu_micros, value ->> 5 AS outputs
+    FROM json_each(:rows))
 UPDATE run SET state = 'COMPLETED', result = 'COMPLETED', outputs = report.outputs,
-    cpu_seconds = report.cpu_seconds,
-    started_at = CASE WHEN report.started_at < claimed_at THEN claimed_at ELSE report.started_at END,
-    first_started_at = coalesce(first_started_at,
-        CASE WHEN report.started_at < claimed_at THEN claimed_at ELSE report.started_at END),
-    ended_at = CASE WHEN report.started_at < claimed_at
-        THEN report.ended_at + claimed_at - report.started_at
-        WHEN report.ended_at < claimed_at THEN claimed_at ELSE report.ended_at END
-FROM (SELECT value ->> 'id' AS id, value ->> 'attempt' AS attempt, value ->> 'started_at' AS started_at,
-        value ->> 'ended_at' AS ended_at, value ->> 'outputs' AS outputs, value ->> 'cpu_seconds' AS cpu_seconds
-    FROM json_each(:reports)) AS report
-WHERE run.id = report.id AND run.attempt = report.attempt AND coalesce(run.session, '') = :session
+    cpu_seconds = report.cpu_micros / 1e6,
+    started_at = max(report.started_at, claimed_at),
+    first_started_at = coalesce(first_started_at, max(report.started_at, claimed_at)),
+    ended_at = max(claimed_at, report.started_at,
+        min(report.ended_at + max(claimed_at - report.started_at, 0), :now))
+FROM report
+WHERE run.id = report.id AND run.attempt = report.number AND coalesce(run.session, '') = :session
     AND run.state IN ('CLAIMED', 'PROCESSING')
-RETURNING run.id, run.attempt, job_id, job, chain, capacity, expected, claimed_at, run.started_at,
-    run.ended_at, state, cause,
-    CASE WHEN backfill IS NULL THEN run.first_started_at - release_at END AS delay, gate_job, cart, keys;
+RETURNING job_id, job, chain, capacity, gate_job, run.id, run.attempt, expected,
+    run.ended_at - run.started_at AS duration,
+    CASE WHEN backfill IS NULL THEN run.first_started_at - release_at END AS delay, cart, keys;
 
 -- name: end_attempt
 -- An attempt ended: the run is final, waits for the next attempt, or is unknown.

@@ -6,9 +6,10 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from rota.domain.ids import micros, scheduled_run_id, shard_of
+from rota.domain.ids import micros, scheduled_run_id
 from rota.domain.run import Trigger
 from rota.ports.records import Fired, Firing, Ownership, Room
+from rota.ports.work import WorkBatch
 from rota.store import shards
 from rota.store.claims import fill, free_worker
 from rota.store.gates import LockGates
@@ -36,19 +37,19 @@ def fire(
     locking: LockGates,
 ) -> Script[Fired]:
     """Insert the runs that are due, advance their schedules, and fill the room of a worker."""
-    shard = {firing.job_id: shard_of(firing.job_id) for firing in firings}
-    lost = yield from shards.lost(ownership, set(shard.values()))
-    firings = [firing for firing in firings if shard[firing.job_id] not in lost]
+    lost = yield from shards.lost(ownership, {firing.shard for firing in firings})
+    firings = [firing for firing in firings if firing.shard not in lost]
+    # Filled at the end, but locked here: sessions come before gates in the order of locks.
     worker = (yield from free_worker(tx, room)) if room else None
     locked = yield from locking({firing.job_id for firing in firings})
     accepted = yield from _current(tx.now, [each for each in firings if each.job_id in locked])
     run_count = yield from _answer(tx, accepted)
-    works = (yield from fill(tx, worker, room)) if worker and room else []
+    claimed = (yield from fill(tx, worker, room)) if worker and room else WorkBatch()
     return Fired(
         accepted=frozenset(each.firing.job_id for each in accepted),
         run_count=run_count,
         lost_shards=lost,
-        claimed=tuple(works),
+        claimed=claimed,
     )
 
 
@@ -69,30 +70,35 @@ def _answer(tx: Tx, current: Sequence[_Current]) -> Script[int]:
     finished = [firing.job_id for firing in firings if firing.finishes_job]
     if finished:
         yield query("finish_jobs", ids=finished, now=tx.now)
-        yield tx.record("job.finished", finished, actor="scheduler")
+        tx.record("job.finished", finished, actor="scheduler")
     return len(drafts)
 
 
 def _current(now: int, firings: Sequence[Firing]) -> Script[list[_Current]]:
     """Those whose time has come and whose schedule stands where they think, one for each job."""
     rows = yield query("claimed_schedules", ids={firing.job_id for firing in firings})
-    answered = {row["job_id"]: row["answered_to"] for row in rows}
-    stands = {row["job_id"]: (row["next_at"], row["version"]) for row in rows}
+    stands = {row["job_id"]: row for row in rows}
     accepted = []
     for firing in firings:
-        claimed = micros(firing.claimed_next_at), firing.schedule_version
-        if claimed[0] <= now and stands.get(firing.job_id) == claimed:
-            before = answered[firing.job_id]
-            accepted.append(_Current(firing, claimed[0], before, _answered(before, firing)))
+        claimed, row = micros(firing.claimed_next_at), stands.get(firing.job_id)
+        if row is None or claimed > now:
+            continue
+        if row["next_at"] == claimed and row["version"] == firing.schedule_version:
+            before = row["answered_to"]
+            accepted.append(_Current(firing, claimed, before, _answered(before, firing)))
             del stands[firing.job_id]
     return accepted
 
 
 def _unknown(current: Iterable[_Current]) -> Script[list[Draft]]:
     """Leave out due times that have a run: an edit may lead a schedule over them again."""
-    drafts = [(draft, each.answered_before) for each in current for draft in _drafts(each)]
-    wanted = {draft.id: draft for draft, _ in drafts}
-    again = [draft.id for draft, answered_before in drafts if draft.due_at <= answered_before]
+    wanted: dict[str, Draft] = {}
+    again = []
+    for each in current:
+        for draft in _drafts(each):
+            wanted[draft.id] = draft
+            if draft.due_at <= each.answered_before:
+                again.append(draft.id)
     for row in (yield query("known_runs", ids=again)) if again else ():
         del wanted[row["id"]]
     return list(wanted.values())
@@ -116,14 +122,14 @@ def _drafts(current: _Current) -> Iterable[Draft]:
         )
 
 
-def _answered(before: int, firing: Firing) -> list[int]:
+def _answered(before: int, firing: Firing) -> Sequence[int]:
     """The due times that have their answer with it, or the last ones of their stretch, in order.
 
     With the latest one `before`; 0: there was none.
     """
     times = [micros(run.due_at) for run in firing.runs]
     if len(times) == 1 and before < times[0] and not firing.answered:
-        return [before, times[0]]
+        return before, times[0]
     return sorted({before, *times, *(micros(it.last) for it in firing.answered)})
 
 

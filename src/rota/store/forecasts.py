@@ -9,12 +9,14 @@ from operator import itemgetter
 
 from rota.domain.carts.facts import CartState
 from rota.domain.forecast.forecast import Outcome
+from rota.domain.gates import ClosableJob
 from rota.domain.ids import CartId, JobId, RunId, SessionId, instant, micros
 from rota.domain.keys import SECOND, Bucket, Key, Rate, is_charged_later
 from rota.domain.order import share_of
 from rota.domain.run import Trigger
 from rota.domain.states import RunState
 from rota.ports.forecasts import ComingJob, OpenCart, OpenRun, PredictedStart, TokensLeft
+from rota.store.gates import closable_job
 from rota.store.keys import rules_of, with_charges
 from rota.store.rows import cart_rules_from, from_json, optional_instant, rules_from
 from rota.store.script import Many, Row, Script, query
@@ -32,7 +34,9 @@ def coming_jobs(before: datetime, limit: int) -> Script[list[ComingJob]]:
 
 def open_runs(limit: int) -> Script[list[OpenRun]]:
     rows = yield query("all_open_runs", limit=limit)
-    return [_open_run(row) for row in rows]
+    jobs = (yield query("job_gates", ids={row["job_id"] for row in rows})) if rows else ()
+    closable = {row["id"]: closable_job(row) for row in jobs}
+    return [_open_run(row, closable.get(row["job_id"])) for row in rows]
 
 
 def open_carts(limit: int) -> Script[list[OpenCart]]:
@@ -121,7 +125,7 @@ def _open_cart(waves: Sequence[Row]) -> OpenCart:
     )
 
 
-def _open_run(row: Row) -> OpenRun:
+def _open_run(row: Row, job: ClosableJob | None) -> OpenRun:
     state = RunState(row["state"])
     is_held = state in (RunState.CLAIMED, RunState.PROCESSING)
     timeout = row["timeout"]
@@ -149,5 +153,5 @@ def _open_run(row: Row) -> OpenRun:
         deadline_at=optional_instant(row["deadline_at"]),
         cart=CartId(row["cart"]) if row["cart"] else None,
         keys=from_json(row["keys"]) or {},
-        is_paused=bool(row["paused"]),
+        closable=job,
     )

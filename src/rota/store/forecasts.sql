@@ -26,8 +26,7 @@ WHERE job.deleted_at IS NULL LIMIT :limit;
 -- Runs that are not final, the oldest first.
 SELECT id, project, job_id, job, state, trigger, created_at, due_at, previous_due, release_at,
     eligible_at, claimed_at, started_at, session, blocked_on, pool, priority, chain, shape, expected,
-    timeout, deadline_at, keys, cart,
-    (SELECT paused FROM job WHERE job.id = active_run.job_id) AS paused
+    timeout, deadline_at, keys, cart
 FROM active_run ORDER BY seq LIMIT :limit;
 
 -- name: open_carts

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TypeAlias
 
 from rota.domain.gates import (
-    SLOT_STATES,
     ActiveRun,
     Admission,
     BackfillRules,
+    ClosableJob,
     JobRules,
     Upstream,
     admit,
+    closed_jobs,
     missing,
 )
 from rota.domain.ids import BackfillId, JobId, RunId, instant
@@ -30,6 +30,7 @@ from rota.store.rows import optional_instant, rules_from
 from rota.store.script import LookAgain, Row, Script, lock, query
 
 LockGates: TypeAlias = Callable[[Collection[str]], Script[set[str]]]
+Kind: TypeAlias = tuple[str, Trigger]  # a job, and what asked for runs of it
 
 
 def lock_gates(jobs: Collection[str]) -> Script[set[str]]:
@@ -81,7 +82,7 @@ def lock_gates_to_submit(jobs: Collection[str]) -> Script[None]:
 
 def _limited(jobs: Collection[str]) -> Script[set[str]]:
     rows = yield query("job_gates", ids=jobs)
-    return {row["id"] for row in rows if job_rules(row).max_concurrency is not None}
+    return {row["id"] for row in rows if rules_from(row["rules"]).max_concurrency is not None}
 
 
 class Gatekeeper:
@@ -91,9 +92,9 @@ class Gatekeeper:
     """
 
     def __init__(self) -> None:
-        self._gates: dict[str, JobRules] = {}
+        self.gates: dict[str, JobRules] = {}
         self._backfills: dict[str, BackfillRules] = {}
-        self._closed_carts: Mapping[str, Admission] = {}
+        self.closed_carts: Mapping[str, Admission] = {}
         self._upstreams: dict[tuple[str, str], Upstream] = {}  # by project and name
         self._watched: set[str] = set()  # jobs whose runs can keep one another from going
         self._active: dict[str, list[ActiveRun]] = defaultdict(list)
@@ -106,26 +107,31 @@ class Gatekeeper:
     def load(
         self,
         now: int,
-        jobs: Iterable[str],
+        kinds: Collection[Kind],
         leave_out: Iterable[str] = (),
         backfills: Collection[str] = (),
         carts: Collection[str] = (),
     ) -> Script[None]:
-        """Read what the gates of these jobs, and of backfills and carts of theirs, need.
+        """Read what the gates need for runs of these kinds, and of these backfills and carts.
 
-        `leave_out` are the runs to be admitted.
+        `leave_out` are the runs to be admitted. Other runs of a job are read only where they can
+        hold one of these back: of runs that go by the thousand, thousands more may be active.
         """
-        rows = yield query("job_gates", ids=set(jobs))
+        rows = yield query("job_gates", ids={job for job, _ in kinds})
         self.jobs = {row["id"]: row for row in rows}
-        self._gates = {row["id"]: job_rules(row) for row in rows}
-        self._watched = {job for job, gate in self._gates.items() if gate.is_gated}
+        self.gates = job_rules(rows, now)
+        self._watched = {
+            job
+            for job, trigger in kinds
+            if job in self.gates and self.gates[job].can_hold_back(trigger)
+        }
         yield from self._look_at_upstreams()
         if backfills:
             rows = yield query("select_backfills", ids=backfills)
             self._backfills = {row["id"]: backfill_rules(row) for row in rows}
             self._watched |= {row["job_id"] for row in rows}
         if carts:
-            self._closed_carts = yield from tx.closed_gates(carts)
+            self.closed_carts = yield from tx.closed_gates(carts)
         if self._watched:
             hidden = set(leave_out)
             for row in (yield query("active_runs", ids=self._watched, now=now)):
@@ -134,7 +140,7 @@ class Gatekeeper:
 
     def _look_at_upstreams(self) -> Script[None]:
         names: dict[str, set[str]] = defaultdict(set)
-        for gate in self._gates.values():
+        for gate in self.gates.values():
             if gate.after:
                 names[gate.project].update(gate.after)
         for project, wanted in names.items():
@@ -142,17 +148,6 @@ class Gatekeeper:
             for row in (yield query("upstreams", project=project, names=wanted)):
                 found = Upstream(row["name"], optional_instant(row["at"]))
                 self._upstreams[project, found.name] = found
-
-    def counts_at_gate(self, job: str, trigger: Trigger, state: RunState) -> bool:
-        """Whether a run of this kind must be seen by those that come after it."""
-        if trigger is Trigger.SCHEDULE:
-            return True
-        is_limited = trigger is Trigger.BACKFILL or self._gates[job].max_concurrency is not None
-        return is_limited and state in SLOT_STATES
-
-    def lets_any_go(self, job: str, trigger: Trigger) -> bool:
-        """Whether runs of this kind need not be admitted one by one."""
-        return self._gates[job].lets_any_go(trigger)
 
     def new_run(
         self, run: RunId, trigger: Trigger, backfill: BackfillId | None, is_caught_up: bool
@@ -173,23 +168,23 @@ class Gatekeeper:
 
         `previous_due` is the due time before that of a scheduled run, if there was one.
         """
-        if run.cart is not None and run.cart in self._closed_carts:
-            return self._closed_carts[run.cart]
+        if run.cart is not None and run.cart in self.closed_carts:
+            return self.closed_carts[run.cart]
         active = self._active_of(job)
         backfill = None if run.backfill is None else self._backfills[run.backfill]
         lacks = self._missing(job, previous_due) if run.trigger is Trigger.SCHEDULE else ()
-        admission = admit(self._gates[job], run, active, backfill, lacks)
+        admission = admit(self.gates[job], run, active, backfill, lacks)
         self.superseded.extend(admission.supersedes)
         self.to_cancel.extend(admission.cancels)
         if admission.supersedes:
-            active[:] = [other for other in active if other.id not in admission.supersedes]
+            self._active[job] = [other for other in active if other.id not in admission.supersedes]
         if admission.state is not RunState.SKIPPED:
             self.remember(job, run, admission.state)
         return admission
 
     def _missing(self, job: str, previous_due: int | None) -> tuple[Upstream, ...]:
         """The jobs that a due run waits for."""
-        gate = self._gates[job]
+        gate = self.gates[job]
         if not gate.after:
             return ()
         since = max(previous_due or 0, self.jobs[job]["created_at"])
@@ -197,30 +192,46 @@ class Gatekeeper:
 
     def remember(self, job: str, run: ActiveRun, state: RunState) -> None:
         """Let later runs of the job see this one."""
-        if job in self._watched and self.counts_at_gate(job, run.trigger, state):
+        if job in self._watched and self.gates[job].counts(run.trigger, state):
             self._admitted[job].append((run, state))
 
-    def _active_of(self, job: str) -> list[ActiveRun]:
+    def _active_of(self, job: str) -> Sequence[ActiveRun]:
         """With those admitted so far, which only the next run of the job needs: most have none."""
-        active = self._active[job]
-        active += [replace(run, state=state) for run, state in self._admitted.pop(job, ())]
-        return active
+        if admitted := self._admitted.pop(job, None):
+            self._active[job] += [run._replace(state=state) for run, state in admitted]
+        return self._active.get(job, ())
 
 
-def job_rules(row: Row) -> JobRules:
-    """The gates of a job. A deleted one is never paused: its live runs are to finish."""
-    rules = rules_from(row["rules"])
-    return JobRules(
-        job_id=JobId(row["id"]),
-        name=row["name"],
-        overlap=rules.overlap,
-        max_concurrency=rules.max_concurrency,
-        is_paused=bool(row["paused"]) and row["deleted_at"] is None,
-        paused_until=optional_instant(row["paused_until"]),
-        project=rules.project,
-        after=rules.after if rules.is_scheduled else (),
-        after_within=rules.after_within,
-    )
+def kinds_of(rows: Iterable[Row]) -> set[Kind]:
+    """The kinds of these runs: few, however many runs there are."""
+    return {(job, Trigger(name)) for job, name in {(r["job_id"], r["trigger"]) for r in rows}}
+
+
+def closable_job(row: Row) -> ClosableJob | None:
+    """A job as the gates see it that close all of it; None: deleted, and never closed."""
+    if row["deleted_at"] is not None:  # its live runs are to finish
+        return None
+    until = optional_instant(row["paused_until"]) if row["paused"] else None
+    return ClosableJob(JobId(row["id"]), rules_from(row["rules"]), bool(row["paused"]), until)
+
+
+def job_rules(rows: Sequence[Row], now: int) -> dict[str, JobRules]:
+    """The gates of jobs as they stand now, by id."""
+    closed = closed_jobs([job for row in rows if (job := closable_job(row))], instant(now))
+    found = {}
+    for row in rows:
+        rules = rules_from(row["rules"])
+        found[row["id"]] = JobRules(
+            job_id=JobId(row["id"]),
+            name=row["name"],
+            overlap=rules.overlap,
+            max_concurrency=rules.max_concurrency,
+            closed=closed.get(row["id"]),
+            project=rules.project,
+            after=rules.after if rules.is_scheduled else (),
+            after_within=rules.after_within,
+        )
+    return found
 
 
 def active_run(row: Row) -> ActiveRun:
@@ -238,7 +249,7 @@ def active_run(row: Row) -> ActiveRun:
 
 def other_run(row: Row) -> ActiveRun:
     """A run that counts at the gate which another one comes to."""
-    return replace(active_run(row), is_held=bool(row["is_held"]))
+    return active_run(row)._replace(is_held=bool(row["is_held"]))
 
 
 def backfill_rules(row: Row) -> BackfillRules:

@@ -143,6 +143,7 @@ class Joining(Generic[Asked, Answer]):
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         if about not in self._waiting:
             self._waiting[about] = deque()
+            # It begins when this one waits, and by then finds the request below.
             task = asyncio.create_task(self._serve(about))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -163,6 +164,7 @@ class Joining(Generic[Asked, Answer]):
                 if still_there:
                     await self._answer(still_there)
         finally:
+            # Nothing was awaited since it was found empty: no request came in between and is lost.
             del self._waiting[about]
             _leave(waiting)
 

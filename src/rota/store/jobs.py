@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -20,7 +20,14 @@ from rota.store.firing import answer_overdue
 from rota.store.gates import lock_gates
 from rota.store.handle import of_each, together
 from rota.store.releases import block_job, release_jobs, unblock_job
-from rota.store.rows import from_json, job_from, like_pattern, optional_micros, to_json
+from rota.store.rows import (
+    from_json,
+    job_from,
+    like_pattern,
+    optional_instant,
+    optional_micros,
+    to_json,
+)
 from rota.store.schedules import answered_to, insert_unanswered, moved_meanwhile
 from rota.store.script import Many, Script, query
 from rota.store.tx import Tx
@@ -83,9 +90,10 @@ def _save_all(tx: Tx, definitions: Definitions, actor: str) -> Script[None]:
     created = [job.id for job in jobs if not job.expected_version]
     for kind, ids in (("job.created", created), ("job.changed", changed)):
         if ids:
-            yield tx.record(kind, ids, actor=actor)
+            tx.record(kind, ids, actor=actor)
     limited = [job.id for job in jobs if job.expected_version and job.rules.max_concurrency]
     if limited:
+        # Runs by hand of a job without a limit count nowhere: those with a slot do from now on.
         yield query("count_at_gate", ids=limited)
     yield from release_jobs(tx, changed)
     yield from refuse_rings(jobs)
@@ -174,7 +182,7 @@ def _remove(tx: Tx, removed: Sequence[RemovedJob], actor: str) -> Script[None]:
     if gone:
         yield from forget_jobs(tx, gone)
         names = [row["name"] for row in gone]
-        yield tx.record("job.deleted", [row["id"] for row in gone], actor=actor, names=names)
+        tx.record("job.deleted", [row["id"] for row in gone], actor=actor, names=names)
 
 
 def move(tx: Tx, moves: Sequence[ScheduleMove], *, actor: str) -> Script[None]:
@@ -188,7 +196,7 @@ def move(tx: Tx, moves: Sequence[ScheduleMove], *, actor: str) -> Script[None]:
     yield from insert_unanswered((item.job_id, item.answered) for item in moves)
     for kind in sorted({item.kind for item in moves}):
         ids = [item.job_id for item in moves if item.kind == kind]
-        yield tx.record(f"job.{kind}", ids, actor=actor)
+        tx.record(f"job.{kind}", ids, actor=actor)
     for item in moves:
         if item.paused:
             yield from block_job(tx, item.job_id)
@@ -243,6 +251,11 @@ def names_of_jobs(project: str, like: str, limit: int) -> Script[list[str]]:
 def deleted_job(project: str, name_or_id: str) -> Script[Job | None]:
     rows = yield query("deleted_job", project=project, name=name_or_id)
     return job_from(rows[0]) if rows else None
+
+
+def last_runs(jobs: Collection[JobId]) -> Script[dict[JobId, tuple[str, datetime | None]]]:
+    rows = yield query("last_runs", ids=jobs)
+    return {row["job_id"]: (row["state"], optional_instant(row["ended_at"])) for row in rows}
 
 
 def documents(

@@ -87,6 +87,14 @@ JOIN schedule ON schedule.job_id = job.id
 WHERE job.project = :project AND (job.name = :name OR job.id = :name) AND job.deleted_at IS NOT NULL
 ORDER BY job.deleted_at DESC LIMIT 1;
 
+-- name: last_runs
+-- The newest run of each of these jobs that has ended or is with a worker, past those that only wait.
+SELECT job.id AS job_id, run.state, run.ended_at
+FROM job JOIN run ON run.seq = (SELECT past.seq FROM run AS past
+    WHERE past.job_id = job.id AND past.state NOT IN ('SCHEDULED', 'BLOCKED', 'QUEUED')
+    ORDER BY past.seq DESC LIMIT 1)
+WHERE job.id = ANY(:ids);
+
 -- name: select_jobs_by_calendar
 -- The jobs whose schedules use a calendar.
 SELECT * FROM current_job WHERE id IN (SELECT job_id FROM calendar_use

@@ -20,7 +20,7 @@ from rota.domain.keys import (
     prefix_of,
 )
 from rota.domain.states import RunState
-from rota.store.gates import lock_free_gates
+from rota.store.gates import Kind, lock_free_gates
 from rota.store.keys import (
     Ask,
     answer,
@@ -158,8 +158,8 @@ def _first(keys: Collection[Key], most: int) -> Script[list[Row]]:
     return [row for rows in waiting.values() for row in nsmallest(most, rows.values(), rank_in)]
 
 
-def _enter(tx: Tx, rows: Sequence[Row]) -> Script[None]:
-    yield from let_through(tx, (yield from fitting(tx, rows)))
+def _enter(tx: Tx, rows: Sequence[Row], counting: Collection[Kind]) -> Script[None]:
+    yield from let_through(tx, (yield from fitting(tx, rows)), counting)
 
 
 def _lock_waiters(found: Sequence[Row], keys: Collection[Key]) -> Script[list[Row]]:

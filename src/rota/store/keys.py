@@ -311,6 +311,7 @@ def _reconsider(tx: Tx, key: Key, known: Collection[int]) -> Script[None]:
         return
     asks = sorted(map(ask_of, rows), key=attrgetter("rank"))
     keys = {key for ask in asks for key in ask.demands}
+    # What was promised to them counts as taken: they would be short of it by their own doing.
     yield query("drop_run_keys", keys=keys, seqs={row["seq"] for row in rows})
     short = yield from admit(tx.now, asks)
     yield from promise([ask for ask in asks if ask.id not in short])
@@ -322,7 +323,7 @@ def _reconsider(tx: Tx, key: Key, known: Collection[int]) -> Script[None]:
 def _wait(tx: Tx, short: Mapping[int, Sequence[Shortage]]) -> Script[None]:
     rows = yield from wait_for_keys(short)
     ids = [row["id"] for row in rows]
-    yield tx.record("run.blocked", ids, actor="scheduler")
+    tx.record("run.blocked", ids, actor="scheduler")
     tx.effects.claimed(ids)
     tx.effects.chains.leave(row["chain"] for row in rows)
     tx.effects.keys = True
@@ -377,6 +378,7 @@ def take_charges(
     """Take charges out of the buckets of keys that are locked."""
     keys = [key for key in rules if is_charged_later(key)]
     rows = (yield query("take_key_charges", keys=keys)) if keys else ()
+    # A deletion returns its rows in any order, and a bucket never moves back in time.
     left = _charged(rules, buckets, sorted(rows, key=_in_order))
     changed = sorted({row["key"] for row in rows})
     if changed:

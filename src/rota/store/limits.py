@@ -22,7 +22,7 @@ from rota.domain.keys import (
     key_of,
 )
 from rota.domain.states import LEASED_STATES, RunState
-from rota.ports.store import Declared, KeyUse, ProjectCounts
+from rota.ports.records import Declared, KeyUse, ProjectCounts
 from rota.store.keys import (
     ForAll,
     declaration_from,
@@ -54,13 +54,14 @@ def _declared(row: Row) -> Declared:
 def save(tx: Tx, new: Sequence[Declaration], *, actor: str) -> Script[None]:
     """Create or replace, all or none."""
     old: list[Declaration] = []
+    # In one order: two files that declare the same must not wait for one another.
     for each in sorted(new, key=lambda each: (KINDS[type(each)], each.project, each.name)):
         kind = KINDS[type(each)]
         old += yield from _lock_declaration(kind, each.project, each.name)
         yield Many(
             "save_declaration", [(kind, each.project, each.name, to_json(each), actor, tx.now)]
         )
-        yield _record(tx, "saved", kind, each, actor)
+        _record(tx, "saved", kind, each, actor)
     yield from rekey_later(tx.now, (*old, *new))
     tx.effects.keys |= bool(new)
 
@@ -73,7 +74,7 @@ def delete(tx: Tx, kind: KeyKind, project: str, name: str, *, actor: str) -> Scr
     if kind is KeyKind.RESOURCE:
         yield from _refuse_use(project, name)
     yield query("delete_declaration", kind=kind, project=project, name=name)
-    yield _record(tx, "deleted", kind, old[0], actor)
+    _record(tx, "deleted", kind, old[0], actor)
     yield from rekey_later(tx.now, old)
     tx.effects.keys = True
     return True
@@ -95,9 +96,9 @@ def _refuse_use(project: str, name: str) -> Script[None]:
         )
 
 
-def _record(tx: Tx, event: str, kind: KeyKind, about: Declaration, actor: str) -> Many:
+def _record(tx: Tx, event: str, kind: KeyKind, about: Declaration, actor: str) -> None:
     event = f"{_WORDS[kind]}.{event}"
-    return tx.record_in(about.project, event, [], actor=actor, name=about.name)
+    tx.record_in(about.project, event, [], actor=actor, name=about.name)
 
 
 def key_uses(now: int, keys: Collection[Key]) -> Script[dict[Key, KeyUse]]:

@@ -1,9 +1,12 @@
-"""What a store remembers of its claims, and what the workers of each pool offer.
+"""Caches of a store's process: what pools offer, where chains begin, what versions say.
 
-A claim does not go through all that is over, and a version, which never changes, is read once.
+None of it is the truth. Where a cache is wrong, a run is found later, never given twice: a claim
+changes only rows that are still QUEUED. `Crews` knows which demands workers can meet, `Memory`
+where a claim has to look, `RulesBook` the rules of job versions, which never change.
 
-While any transaction is open, PostgreSQL keeps whatever has changed since that began, in tables and
-in indexes. A chain that a million runs have left is then as long as one that they all wait in.
+`Memory` trusts what it saw only on PostgreSQL. While any transaction is open, that database keeps
+whatever has changed since it began, in tables and in indexes: a chain that a million runs have left
+is as long to read as one that they all wait in. So a claim begins where the chain last began.
 """
 
 from __future__ import annotations
@@ -180,17 +183,18 @@ class Memory:
         _keep(self._leased, session["id"], (session["stream"], list(row["seqs"] or ())))
         return row
 
-    def claimed(self, session: Row, rows: Sequence[Row]) -> None:
-        """Remember what was given. A rollback does no harm: what is leased is always counted."""
+    def claimed(self, session: Row, chain: str, given: Sequence[int]) -> None:
+        """Remember runs of a chain that were given away, by their numbers.
+
+        A rollback does no harm: what is leased is always counted.
+        """
         if not self._trust:
             return
         _, seqs = self._leased.get(
             session["id"], (None, [])
         )  # or forgotten: then it is asked again
-        seqs.extend(row["seq"] for row in rows)
-        for row in rows:
-            newest = max(row["seq"], self._newest.get(row["chain"], 0))
-            _keep(self._newest, row["chain"], newest)
+        seqs.extend(given)
+        _keep(self._newest, chain, max(self._newest.get(chain, 0), *given))
 
     def _first(self, chain: str) -> int:
         head = self._heads.get(chain)
@@ -202,7 +206,7 @@ class Memory:
 
     def _look_at_all_of(self, chains: Sequence[str], now: int) -> Script[None]:
         names = to_json([{"id": chain} for chain in chains])
-        found = {row["id"]: row["seq"] for row in (yield query("heads_of_chains", lines=names))}
+        found = {row["id"]: row["seq"] for row in (yield query("heads_of_chains", chains=names))}
         for chain in chains:
             first = found.get(chain, self._newest.get(chain, 0))
             _keep(self._heads, chain, _Head(first, now))

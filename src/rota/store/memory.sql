@@ -1,8 +1,8 @@
 -- name: heads_of_chains
--- The oldest run of each line, whoever may take it.
-SELECT line.value ->> 'id' AS id, min(run.seq) AS seq FROM json_each(:lines) AS line
-JOIN run ON run.state = 'QUEUED' AND run.chain = line.value ->> 'id'
-GROUP BY line.value ->> 'id';
+-- The oldest run of each chain, whoever may take it.
+SELECT chain.value ->> 'id' AS id, min(run.seq) AS seq FROM json_each(:chains) AS chain
+JOIN run ON run.state = 'QUEUED' AND run.chain = chain.value ->> 'id'
+GROUP BY chain.value ->> 'id';
 
 -- name: select_rules
 -- The rules of these versions of these jobs, in every combination there is.

@@ -39,19 +39,20 @@ def share_weights() -> Script[list[ShareWeight]]:
 def set_weight(tx: Tx, share: str, weight: float, *, actor: str) -> Script[None]:
     """Set a weight; it counts from the next claim on, also for chains to come."""
     yield query("set_share_weight", share=share, weight=weight, actor=actor, now=tx.now)
+    # Chains have a copy, which claims read; those to come take theirs when they are activated.
     ids = [row["id"] for row in (yield query("chains_of_share", share=share))]
     if ids:
         yield lock("chains", ids=ids)
         is_group = int(group_of(share) == share)
         yield query("weigh_chains", ids=ids, share=share, weight=weight, is_group=is_group)
-    yield tx.record("share.weighted", [share], actor=actor, weight=weight)
+    tx.record("share.weighted", [share], actor=actor, weight=weight)
 
 
 def add_shares(tx: Tx, shares: Sequence[str], actor: str) -> Script[None]:
     """Shares that nobody has weighed yet get the weight that all have."""
     for share in sorted(shares):
         if (yield query("add_share", share=share, actor=actor, now=tx.now)):
-            yield tx.record("share.weighted", [share], actor=actor, weight=1.0)
+            tx.record("share.weighted", [share], actor=actor, weight=1.0)
 
 
 def chains_of_pool(pool: str) -> Script[list[ChainState]]:

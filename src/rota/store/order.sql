@@ -1,5 +1,5 @@
 -- name: chains_of_pool
--- All lines of a pool.
+-- All chains of a pool.
 SELECT id, priority, share, tag, weight, group_weight, active FROM chain WHERE pool = :pool
 ORDER BY priority DESC, share;
 
@@ -20,7 +20,7 @@ INSERT INTO share_weight (share, weight, updated_by, updated_at) VALUES (:share,
 ON CONFLICT (share) DO NOTHING RETURNING share;
 
 -- name: chains_of_share
--- The lines of a share, and of all that is a part of it.
+-- The chains of a share, and of all that is a part of it.
 SELECT id FROM chain WHERE share = :share OR substr(share, 1, length(:share) + 1) = :share || '/'
 ORDER BY id;
 
@@ -36,13 +36,13 @@ SELECT seq, state, pool, priority, created_at, chain, shape, expected, keys, blo
 WHERE id = :run AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED');
 
 -- name: queued_in_chains
--- What waits in these lines, and how much of it came before a run.
+-- What waits in these chains, and how much of it came before a run.
 SELECT chain, shape, count(*) AS runs, count(CASE WHEN seq < :seq THEN 1 END) AS older,
     sum(expected) AS expected
 FROM run WHERE state = 'QUEUED' AND chain = ANY(:chains) GROUP BY chain, shape;
 
 -- name: going_in_pool
--- The live attempts of a pool by line.
+-- The live attempts of a pool by chain.
 SELECT chain, shape, count(*) AS runs FROM run
 WHERE state IN ('CLAIMED', 'PROCESSING') AND pool = :pool GROUP BY chain, shape;
 

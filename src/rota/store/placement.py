@@ -13,13 +13,14 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from operator import itemgetter
 from typing import TypeAlias
 
 from rota.domain.order import DEFAULT_EXPECTED_SECONDS, Chain, allot, cost_of, oldest_slots
 from rota.domain.resources import ONE_SLOT, Vector, dominant_share, fits, minus, tighter_fit
 from rota.domain.shape import Occupied, Placement, Reservation, Verdict, demand_of, unmet
 from rota.store.memory import Look, capacity_in, times
-from rota.store.rows import from_json, to_json
+from rota.store.rows import by_kind, from_json, to_json
 from rota.store.script import Query, Row, Rows, Script, query
 from rota.store.tx import Tx
 
@@ -34,6 +35,7 @@ _LEASE = timedelta(minutes=1) // timedelta(microseconds=1)  # a worker is kept f
 _YOUNG = 1_000_000
 _MAX_WORKERS = 100  # in a larger pool nothing is left to others
 _MAX_LEFT = 100  # by one claim
+_seq = itemgetter("seq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,8 @@ class Queue:
         """These runs by what a second of them costs their chain."""
         weights = {chain.id: chain.weight for chain in self.chains}
         found: defaultdict[float, list[int]] = defaultdict(list)
-        for seq, row in picked.items():
-            found[self.share_of(row["shape"]) / weights.get(row["chain"], 1.0)].append(seq)
+        for (shape, chain), rows in by_kind(picked.values(), itemgetter("shape", "chain")).items():
+            found[self.share_of(shape) / weights.get(chain, 1.0)] += map(_seq, rows)
         return found
 
     @property
@@ -83,7 +85,8 @@ def pick(tx: Tx, queue: Queue) -> Script[Picked]:
             found = yield query(
                 "chain_heads", chain=chain, first=first, shapes=queue.shapes, limit=limit
             )
-            fresh = [row for row in found if row["seq"] not in picked][:share]
+            fresh = [row for row in found if row["seq"] not in picked] if picked else found
+            fresh = fresh[:share]
             picked |= by_seq(fresh)
             if len(fresh) < share:
                 exhausted.add(chain)
@@ -93,7 +96,7 @@ def pick(tx: Tx, queue: Queue) -> Script[Picked]:
 
 
 def by_seq(rows: Rows) -> Picked:
-    return {row["seq"]: row for row in rows}
+    return dict(zip(map(_seq, rows), rows, strict=True))
 
 
 def named_runs(queue: Queue, limit: int) -> Script[Rows]:
@@ -114,7 +117,7 @@ def oldest_runs(queue: Queue, shapes: Sequence[str]) -> Script[Rows]:
     if not limit or has_that_order:
         return ()
     looked_at = queue.look.as_json()
-    return (yield query("oldest_runs", lines=looked_at, shapes=shapes, limit=limit))
+    return (yield query("oldest_runs", chains=looked_at, shapes=shapes, limit=limit))
 
 
 def asks_for_resources(shape: str) -> bool:
@@ -126,7 +129,7 @@ def asks_for_resources(shape: str) -> bool:
 def place(tx: Tx, session: Row, queue: Queue) -> Script[tuple[Picked, Wanted]]:
     """Runs that fit what the worker has left, in order of service; and what is to be reserved."""
     leased = yield query("leased_demands", session=session["id"])
-    found = yield from standing(tx.now, queue.pool, session)
+    found = yield from pool_reservation(tx.now, queue.pool, session)
     others = Neighbours(tx.now, queue.pool, session["id"], found.kept_free)
     room = _Room(tx.now, queue, found, _placement(tx.now, leased, found), leased, others)
     yield from _offer_all(room, (yield from reserved_run(found.here, room.placement.free)))
@@ -137,7 +140,7 @@ def place(tx: Tx, session: Row, queue: Queue) -> Script[tuple[Picked, Wanted]]:
     return room.picked, Wanted(found, room.best, room.behind)
 
 
-def _placement(now: int, leased: Rows, found: Standing) -> Placement:
+def _placement(now: int, leased: Rows, found: PoolReservation) -> Placement:
     """The room of a worker. Of runs that came beside a reservation only a timeout counts."""
     beside = found.beside([row["seq"] for row in leased])
     ends = [
@@ -154,7 +157,7 @@ class _Room:
 
     now: int
     queue: Queue
-    found: Standing
+    found: PoolReservation
     placement: Placement
     leased: Rows
     others: Neighbours
@@ -294,8 +297,8 @@ def _latest_end(began_at: int, row: Row) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """The reservation of a pool as a claim finds it."""
+class PoolReservation:
+    """The reservation of a pool as a claim finds it, or that there is none."""
 
     pool: str
     session: str  # whose claim it is
@@ -326,11 +329,11 @@ class Standing:
         return set(leased) - set(from_json(self.seen["behind"]))
 
 
-def standing(now: int, pool: str, session: Row) -> Script[Standing]:
+def pool_reservation(now: int, pool: str, session: Row) -> Script[PoolReservation]:
     rows = yield query("reservation", pool=pool, now=now)
     seen = rows[0] if rows else None
     counts = bool(seen is not None and seen["counts"])
-    return Standing(pool, session["id"], capacity_in(session), seen, counts)
+    return PoolReservation(pool, session["id"], capacity_in(session), seen, counts)
 
 
 def reserved_run(reservation: Reservation | None, free: Vector) -> Script[list[Row]]:
@@ -344,7 +347,7 @@ def reserved_run(reservation: Reservation | None, free: Vector) -> Script[list[R
 class Wanted:
     """A reservation that a claim found, and the run it would keep the worker free for."""
 
-    found: Standing
+    found: PoolReservation
     best: Row | None  # the first by rank that does not fit now
     behind: Collection[int] = ()  # the runs of the worker that go before it
 

@@ -1,16 +1,16 @@
 -- name: chain_heads
--- The oldest runs of a line that fit.
+-- The oldest runs of a chain that fit.
 SELECT seq, id, chain, shape, keys, expected, timeout, queued_at FROM run
 WHERE state = 'QUEUED' AND chain = :chain AND seq >= :first AND shape = ANY(:shapes)
 ORDER BY seq LIMIT :limit;
 
 -- name: oldest_runs
--- The oldest runs of a pool that fit, found among the oldest of each of its lines.
+-- The oldest runs of a pool that fit, found among the oldest of each of its chains.
 SELECT run.seq, run.id, run.chain, run.shape, run.keys, run.expected, run.timeout, run.queued_at
-FROM json_each(:lines) AS line JOIN run ON run.seq IN (
+FROM json_each(:chains) AS chain JOIN run ON run.seq IN (
     SELECT head.seq FROM run AS head
-    WHERE head.state = 'QUEUED' AND head.chain = line.value ->> 'id'
-        AND head.seq >= line.value ->> 'first' AND head.shape = ANY(:shapes)
+    WHERE head.state = 'QUEUED' AND head.chain = chain.value ->> 'id'
+        AND head.seq >= chain.value ->> 'first' AND head.shape = ANY(:shapes)
     ORDER BY head.seq LIMIT :limit)
 ORDER BY run.seq LIMIT :limit;
 

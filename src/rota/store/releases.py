@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
+from operator import itemgetter
 from typing import TypeAlias
 
 from rota.domain.gates import (
@@ -14,25 +15,29 @@ from rota.domain.gates import (
     JobRules,
     backfill_key,
     backfill_room,
+    is_closing,
+    job_behind,
     job_key,
     pause_key,
-    paused,
     releasable,
     turn_reason,
     waiting_reason,
 )
-from rota.domain.ids import JobId, RunId
+from rota.domain.ids import BackfillId, JobId, RunId
 from rota.domain.run import Reason, Trigger
 from rota.domain.states import Cause, RunState
 from rota.store.gates import (
     Gatekeeper,
+    Kind,
     LockGates,
     active_run,
     backfill_rules,
     job_rules,
+    kinds_of,
     lock_gates,
     other_run,
 )
+from rota.store.memory import Crews
 from rota.store.rows import reasons_to
 from rota.store.script import Many, Query, Row, Script, query
 from rota.store.tx import Tx, lock_carts, runs_ended, share_gates
@@ -44,46 +49,98 @@ from rota.store.waits import (
     end_waiting,
     enqueue,
     judge_lateness,
-    let_waiters_go,
+    let_all_go,
     too_late,
 )
 
-Enter: TypeAlias = Callable[[Tx, Sequence[Row]], Script[None]]
+# What those that pass do next; some of their kinds count at the gates of their jobs.
+Enter: TypeAlias = Callable[[Tx, Sequence[Row], Collection[Kind]], Script[None]]
 _PAGE = 200
 
 
 def release_eligible(tx: Tx, limit: int, locking: LockGates) -> Script[int]:
     """Runs whose time or back-off has come pass the gates."""
     concerned = yield query("eligible_jobs", now=tx.now, limit=limit)
-    if not concerned:
-        return 0
+    locked = yield from _lock_gates(concerned, locking)
+    found = (yield query("eligible_runs", now=tx.now, limit=limit)) if concerned else ()
+    return (yield from _release_locked(tx, found, locked))
+
+
+def any_unfit() -> Script[bool]:
+    """Whether runs wait for a worker that could ever take them."""
+    return bool((yield query("unfit_keys")))
+
+
+def release_fitting(tx: Tx, limit: int, locking: LockGates) -> Script[int]:
+    """Runs for which a worker has come pass the gates; at most `limit` of each demand."""
+    keys = {(row["pool"], row["shape"]): row["key"] for row in (yield query("unfit_keys"))}
+    unfit = yield from Crews().unfit(tx.now, keys)  # as it is, whatever anybody remembers
+    met = [keys[demand] for demand in sorted(keys.keys() - unfit.keys())]
+    concerned: list[Row] = []
+    for key in met:
+        concerned += yield query("jobs_of_waiters", key=key, limit=limit)
+    locked = yield from _lock_gates(concerned, locking)
+    found: list[Row] = []
+    for key in met:
+        found += yield query("waiters_to_release", key=key, limit=limit)
+    return (yield from _release_locked(tx, found, locked))
+
+
+@dataclass(frozen=True, slots=True)
+class _Locked:
+    """Jobs and carts whose gates a transaction has locked."""
+
+    jobs: Collection[str]
+    carts: Collection[str | None]
+
+    def cover(self, row: Row) -> bool:
+        return row["job_id"] in self.jobs and row["cart"] in self.carts
+
+
+def _lock_gates(concerned: Sequence[Row], locking: LockGates) -> Script[_Locked]:
+    """Lock the gates that runs are about to come to, given by job and cart."""
     carts = {row["cart"] for row in concerned} - {None}
+    # A pause of a cart waits for this transaction, and then finds what it has queued.
     if carts:
         yield from share_gates(carts)
-    locked = yield from locking({row["job_id"] for row in concerned})
-    # Read again, under the gates: somebody may have cancelled or released some meanwhile. A run of
-    # a cart that was not shared above is left for the next look.
-    found = yield query("eligible_runs", now=tx.now, limit=limit)
-    rows = [row for row in found if row["job_id"] in locked and row["cart"] in {None, *carts}]
-    by_age = sorted(rows, key=lambda row: row["seq"])  # the older goes before
-    yield from pass_gates(tx, by_age, enqueue)
+    jobs = yield from locking({row["job_id"] for row in concerned})
+    return _Locked(jobs, {None, *carts})
+
+
+def _release_locked(tx: Tx, found: Sequence[Row], locked: _Locked) -> Script[int]:
+    """Runs that were read under the gates pass these.
+
+    They were looked for before, to know which gates there are: somebody may have cancelled or
+    released some meanwhile, and a run whose gates are not locked is left for the next look.
+    """
+    rows = [row for row in found if locked.cover(row)]
+    if rows:
+        by_age = sorted(rows, key=itemgetter("seq"))  # the older goes before
+        yield from pass_gates(tx, by_age, enqueue)
     return len(rows)
 
 
 def pass_gates(tx: Tx, rows: Sequence[Row], enter: Enter) -> Script[None]:
     """Runs that wait come to the gates of their jobs in this order; those that pass `enter`."""
     gatekeeper = Gatekeeper()
+    kinds = kinds_of(rows)
     yield from gatekeeper.load(
         tx.now,
-        {row["job_id"] for row in rows},
+        kinds,
         leave_out=[row["id"] for row in rows],
         backfills={row["backfill"] for row in rows if row["backfill"] is not None},
         carts={row["cart"] for row in rows if row["cart"] is not None},
     )
+    gates = gatekeeper.gates
+    free = {(job, trigger) for job, trigger in kinds if gates[job].lets_any_go(trigger)}
     going: list[Row] = []
     blocked: list[tuple[Row, Admission]] = []
     skipped: dict[str, list[RunId]] = defaultdict(list)  # by cause
     for row in rows:
+        is_closed = row["cart"] in gatekeeper.closed_carts
+        if not is_closed and (row["job_id"], row["trigger"]) in free:
+            going.append(row)
+            continue
         admission = gatekeeper.admit(row["job_id"], active_run(row), row["previous_due"])
         if admission.state is RunState.QUEUED:
             going.append(row)
@@ -91,7 +148,7 @@ def pass_gates(tx: Tx, rows: Sequence[Row], enter: Enter) -> Script[None]:
             blocked.append((row, admission))
         else:
             skipped[admission.cause].append(RunId(row["id"]))
-    yield from enter(tx, going)
+    yield from enter(tx, going, {kind for kind in kinds if _counts(gates[kind[0]], kind)})
     if blocked:
         yield from _block(tx, blocked)
     for cause, runs in skipped.items():
@@ -105,7 +162,7 @@ def _block(tx: Tx, blocked: Sequence[tuple[Row, Admission]]) -> Script[None]:
     bounds = [(end_of_wait(row["release_at"], a), row["id"]) for row, a in blocked if a.within]
     if bounds:
         yield Many("bound_wait", bounds)
-    yield tx.record("run.blocked", [row["id"] for row, _ in blocked], actor="scheduler")
+    tx.record("run.blocked", [row["id"] for row, _ in blocked], actor="scheduler")
 
 
 def apply_side_effects(tx: Tx, gatekeeper: Gatekeeper, actor: str) -> Script[None]:
@@ -125,21 +182,27 @@ def release_jobs(tx: Tx, jobs: Collection[str]) -> Script[int]:
     """
     released = 0
     if jobs:
-        for row in (yield query("waited_jobs", ids=jobs)):
-            released += yield from _release(tx, job_rules(row))
+        rows = yield query("waited_jobs", ids=jobs)
+        for gate in job_rules(rows, tx.now).values():
+            released += yield from _release(tx, gate)
     return released
 
 
 def _release(tx: Tx, gate: JobRules) -> Script[int]:
-    if gate.is_paused:
+    if gate.closed is not None:
         return 0
     rows = yield query("active_runs", ids=[gate.job_id], now=tx.now)
     others = map(other_run, rows)
     active = [run for run in others if run.state is not RunState.BLOCKED or run.is_held]
     going = yield from _free_of_job(gate, active)
     going += yield from _next_of_backfills(gate, active)
-    yield from enqueue(tx, going)
+    yield from enqueue(tx, going, {kind for kind in kinds_of(going) if _counts(gate, kind)})
     return len(going)
+
+
+def _counts(gate: JobRules, kind: Kind) -> bool:
+    """Whether runs of this kind count at the gate of their job while they are in the queue."""
+    return gate.counts(kind[1], RunState.QUEUED)
 
 
 def _free_of_job(gate: JobRules, active: list[ActiveRun]) -> Script[list[Row]]:
@@ -159,14 +222,25 @@ def _free_among(waiting: str, gate: JobRules, active: list[ActiveRun]) -> Script
     page: Sequence[Row] = ()
     while True:
         after = page[-1]["seq"] if page else 0
-        page = yield query(waiting, key=job_key(gate.job_id), after=after, limit=_PAGE)
-        gone = {run.id for run in active}
-        candidates = [active_run(row) for row in page if row["id"] not in gone]
-        free = set(releasable(gate, candidates, active))
-        going += [row for row in page if row["id"] in free]
-        active += [_queued(row) for row in page if row["id"] in free]
-        if len(page) < _PAGE or not free:
+        # Each page is held against all that go: it is as long as they are many, so that the work
+        # grows with them, not with their square.
+        limit = _PAGE + len(going)
+        page = yield query(waiting, key=job_key(gate.job_id), after=after, limit=limit)
+        free = _free_in_page(gate, page, active)
+        going += free
+        counting = {kind for kind in kinds_of(free) if _counts(gate, kind)}
+        active += [_queued(r) for r in free if (r["job_id"], r["trigger"]) in counting]
+        if len(page) < limit or not free:
             return going
+
+
+def _free_in_page(gate: JobRules, page: Sequence[Row], active: Sequence[ActiveRun]) -> list[Row]:
+    if all(gate.lets_any_go(trigger) for _, trigger in kinds_of(page)):
+        return list(page)
+    gone = {run.id for run in active}
+    candidates = [active_run(row) for row in page if row["id"] not in gone]
+    free = set(releasable(gate, candidates, active))
+    return [row for row in page if row["id"] in free]
 
 
 def _next_of_backfills(gate: JobRules, active: list[ActiveRun]) -> Script[list[Row]]:
@@ -188,17 +262,17 @@ def _waited_backfills(job: JobId) -> Script[list[BackfillRules]]:
 
 
 def _queued(row: Row) -> ActiveRun:
-    return replace(active_run(row), state=RunState.QUEUED)
+    return active_run(row)._replace(state=RunState.QUEUED)
 
 
 def block_job(tx: Tx, job: JobId) -> Script[None]:
     """Block runs of a paused job that were queued or waited for a slot."""
-    [row] = yield query("job_gates", ids=[job])
-    admission = paused(job_rules(row))
-    key, reasons = admission.blocked_on, admission.reasons
+    closed = (yield from _rules_of(tx, job)).closed
+    assert closed is not None, "a job is blocked that no gate closes"
+    key, reasons = closed.key, (closed,)
     blocked = yield query("block_queued_runs", job=job, key=key, reasons=reasons_to(reasons))
     if blocked:
-        yield tx.record("run.blocked", [run["id"] for run in blocked], actor="scheduler")
+        tx.record("run.blocked", [run["id"] for run in blocked], actor="scheduler")
         tx.effects.chains.leave(run["chain"] for run in blocked)
     for trigger in (Trigger.SCHEDULE, Trigger.MANUAL):
         yield _move_waiters(job_key(job), key, reasons, trigger)
@@ -209,11 +283,9 @@ def block_job(tx: Tx, job: JobId) -> Script[None]:
 
 def unblock_job(tx: Tx, job: JobId) -> Script[None]:
     """End a pause: what it blocked waits for a slot like any other, and goes if there is one."""
-    [row] = yield query("job_gates", ids=[job])
-    gate, old_key = job_rules(row), pause_key(job)
-    if gate.after:  # the gate after that of the pause
-        while (yield from let_waiters_go(tx, old_key, _PAGE)) == _PAGE:
-            pass
+    gate, old_key = (yield from _rules_of(tx, job)), pause_key(job)
+    if gate.after or gate.closed is not None:  # the gates after that of the pause
+        yield from let_all_go(tx, old_key)
     for trigger in (Trigger.SCHEDULE, Trigger.MANUAL):
         yield _move_waiters(old_key, job_key(job), (waiting_reason(gate, trigger),), trigger)
     for row in (yield query("paused_backfills", key=old_key)):
@@ -221,6 +293,11 @@ def unblock_job(tx: Tx, job: JobId) -> Script[None]:
         reasons = (turn_reason(gate, backfill),)
         yield _move_waiters(old_key, backfill_key(backfill.id), reasons, backfill=backfill.id)
     yield from release_jobs(tx, [job])
+
+
+def _rules_of(tx: Tx, job: JobId) -> Script[JobRules]:
+    rows = yield query("job_gates", ids=[job])
+    return job_rules(rows, tx.now)[job]
 
 
 def _move_waiters(
@@ -261,16 +338,34 @@ def sweep(tx: Tx, limit: int, after: str) -> Script[tuple[int, str]]:
         yield from runs_ended(tx, carts, jobs)
     dropped = yield from drop_late(tx, late)
     judged = yield from judge_lateness(tx)
-    released = yield from release_jobs(tx, jobs)
+    released = yield from _reopen(tx, [key for key in keys if is_closing(key)], limit)
+    released += yield from release_jobs(tx, jobs)
     count = released + len(overdue) + len(dropped) + judged
     return count, keys[-1] if len(keys) == limit else ""
 
 
+def _reopen(tx: Tx, keys: Sequence[str], limit: int) -> Script[int]:
+    """Let runs go that wait at a gate which closes their job no more; gates of jobs are locked.
+
+    Past `limit` runs the other keys are left to the next sweep: the transaction has locks.
+    """
+    if not keys:
+        return 0
+    jobs = {job for key in keys if (job := job_behind(key))}
+    rows = yield query("job_gates", ids=jobs)
+    closed = {gate.closed.key for gate in job_rules(rows, tx.now).values() if gate.closed}
+    released = 0
+    for key in keys:
+        if key not in closed and released < limit:
+            released += yield from let_all_go(tx, key)
+    return released
+
+
 def _jobs_behind(keys: Sequence[str]) -> Script[set[str]]:
     """The jobs that keys of waiting runs are about."""
-    named = [key.split(":", 1) for key in keys]
-    jobs = {name for kind, name in named if kind in ("job", "pause")}
-    backfills = [name for kind, name in named if kind == "backfill"]
+    jobs: set[str] = {job for key in keys if (job := job_behind(key))}
+    prefix = backfill_key(BackfillId(""))
+    backfills = [key.removeprefix(prefix) for key in keys if key.startswith(prefix)]
     if backfills:
         jobs |= {row["job_id"] for row in (yield query("select_backfills", ids=backfills))}
     return jobs

@@ -71,19 +71,47 @@ WHERE deadline_at IS NOT NULL AND deadline_at <= :now AND state IN ('SCHEDULED',
 ORDER BY deadline_at LIMIT :limit;
 
 -- name: eligible_jobs
--- The jobs and carts of runs whose time has come.
-SELECT DISTINCT job_id, cart FROM (SELECT job_id, cart FROM run WHERE state = 'SCHEDULED' AND eligible_at <= :now
+-- The jobs and carts of runs whose time has come, found between two ends: so PostgreSQL reads their index in
+-- its order, and no further than needed.
+SELECT DISTINCT job_id, cart FROM (SELECT job_id, cart FROM run
+    WHERE state = 'SCHEDULED' AND eligible_at >= 0 AND eligible_at <= :now
     ORDER BY eligible_at, seq LIMIT :limit) AS eligible;
 
 -- name: eligible_runs
--- Runs whose time has come.
+-- These runs.
 -- postgres: FOR NO KEY UPDATE SKIP LOCKED
 SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, created_at,
     keys, shape, previous_due, release_at
-FROM run WHERE state = 'SCHEDULED' AND eligible_at <= :now
+FROM run WHERE state = 'SCHEDULED' AND eligible_at >= 0 AND eligible_at <= :now
 ORDER BY eligible_at, seq LIMIT :limit;
 
 -- name: bound_wait
 -- So long a run may wait where it is.
 UPDATE run SET drop_at = CASE WHEN drop_at < :drop_at THEN drop_at ELSE :drop_at END
 WHERE id = :id AND state = 'BLOCKED';
+
+-- name: unfit_keys
+-- What runs wait for that no worker could ever take, each with one of these runs.
+WITH RECURSIVE waited (key) AS (
+    SELECT min(blocked_on) FROM run
+    WHERE state = 'BLOCKED' AND blocked_on > 'worker:' AND blocked_on < 'worker;'
+    UNION ALL SELECT (SELECT min(run.blocked_on) FROM run
+        WHERE run.state = 'BLOCKED' AND run.blocked_on > waited.key AND run.blocked_on < 'worker;')
+    FROM waited WHERE waited.key IS NOT NULL)
+SELECT waited.key, run.pool, run.shape FROM waited JOIN run ON run.seq = (SELECT min(head.seq) FROM run AS head
+    WHERE head.state = 'BLOCKED' AND head.blocked_on = waited.key);
+
+-- name: jobs_of_waiters
+-- The jobs and carts of the oldest runs that wait on a key, found between two ends and sorted by both columns
+-- of their index: it leads in PostgreSQL too, and is read no further than needed.
+SELECT DISTINCT job_id, cart FROM (SELECT job_id, cart FROM run
+    WHERE state = 'BLOCKED' AND blocked_on >= :key AND blocked_on <= :key
+    ORDER BY blocked_on, seq LIMIT :limit) AS waiting;
+
+-- name: waiters_to_release
+-- These runs.
+-- postgres: FOR NO KEY UPDATE SKIP LOCKED
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, created_at,
+    keys, shape, previous_due, release_at
+FROM run WHERE state = 'BLOCKED' AND blocked_on >= :key AND blocked_on <= :key
+ORDER BY blocked_on, seq LIMIT :limit;

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -34,10 +34,13 @@ from rota.domain.spec import Delivery
 from rota.domain.states import RunState, seen_state
 from rota.ports.carts import Cart, Item
 from rota.ports.records import Event, Role, Session, StoredCalendar, Token
-from rota.ports.work import StepOutcome
+from rota.ports.work import Offer, StepOutcome
 from rota.store.script import Row
 
+T = TypeVar("T")
+K = TypeVar("K")
 _calendar_decoder = msgspec.json.Decoder(Calendar)
+_offers_decoder = msgspec.json.Decoder(tuple[Offer, ...])
 _rules_decoder = msgspec.json.Decoder(RunRules)
 _reasons_decoder = msgspec.json.Decoder(tuple[Reason, ...])
 _skipped_decoder = msgspec.json.Decoder(tuple[Skipped, ...])
@@ -52,6 +55,18 @@ def to_json(value: Any) -> str:
 def from_json(text: str | None) -> Any:
     """The value of JSON text; None of None."""
     return None if text is None else msgspec.json.decode(text)
+
+
+def by_kind(items: Iterable[T], kind: Callable[[T], K]) -> dict[K, Sequence[T]]:
+    """Items by their kind, in order. Most batches are of one kind, which is found out quickly."""
+    all_items = list(items)
+    kinds = list(map(kind, all_items))
+    if kinds and kinds.count(kinds[0]) == len(kinds):
+        return {kinds[0]: all_items}
+    found: dict[K, list[T]] = {}
+    for each, item in zip(kinds, all_items, strict=True):
+        found.setdefault(each, []).append(item)
+    return dict(found)
 
 
 def optional_micros(when: datetime | None) -> int | None:
@@ -250,9 +265,7 @@ def attempt_from(row: Row) -> Attempt:
         exit_code=row["exit_code"],
         signal=row["signal"],
         message=row["message"],
-        steps=tuple(
-            StepReport(s.name, s.result, s.exit_code, s.signal, s.seconds, s.tries) for s in steps
-        ),
+        steps=tuple(StepReport(**msgspec.structs.asdict(step)) for step in steps),
         usage=Usage(row["cpu_seconds"], row["max_memory"]),
         output=OutputSummary(
             OutputState(row["output_state"]),
@@ -306,6 +319,8 @@ def session_from(row: Row, held: int = 0, used: Vector | None = None) -> Session
         held=held,
         resources=from_json(row["resources"]),
         used=used or {},
+        offers=_offers_decoder.decode(row["offers"]),
+        trouble=row["trouble"],
     )
 
 

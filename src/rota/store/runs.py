@@ -12,7 +12,7 @@ from rota.domain.gates import held, hold_key
 from rota.domain.ids import JobId, RunId, instant
 from rota.domain.run import Attempt, LateResult, Run
 from rota.domain.states import FINAL_STATES, WAITING_STATES, RunState, is_final
-from rota.ports.records import Counts, Event, RunQuery, StoredChunk
+from rota.ports.records import ArrivedOutput, Counts, Event, RunQuery, StoredChunk
 from rota.ports.work import ChunkMeta, Fence, Progress
 from rota.store.chains import ChainKey, chain_of
 from rota.store.dependencies import leave_ends
@@ -54,6 +54,7 @@ def resolve(tx: Tx, run: RunId, state: RunState, *, actor: str) -> Script[None]:
     """A person ends the doubt about an UNKNOWN run."""
     if state not in _RESOLUTION_CAUSES:
         raise Invalid(f"an unknown run cannot become {state.lower()}", code="bad_resolution")
+    # As in `ends.finish`: only a bad end may have to pause the cart in this very transaction.
     carts = (yield from lock_carts([run])) if state is not RunState.COMPLETED else []
     gates = yield from lock_gates_of_jobs([run])
     rows = yield query("runs_to_change", ids=[run])
@@ -71,7 +72,7 @@ def resolve(tx: Tx, run: RunId, state: RunState, *, actor: str) -> Script[None]:
         run,
     )
     yield Many("resolve_run", [values])
-    yield tx.record("run.resolved", [run], actor=actor, state=state)
+    tx.record("run.resolved", [run], actor=actor, state=state)
     tx.effects.times = not is_final_now
     tx.effects.carts = rows[0]["cart"] is not None
     tx.effects.keys = rows[0]["keys"] is not None
@@ -90,7 +91,7 @@ def record_progress(tx: Tx, session: str, items: Sequence[Progress]) -> Script[N
         (
             to_json({"done": item.done, "total": item.total, "message": item.message}),
             item.run,
-            item.attempt,
+            item.number,
             session,
         )
         for item in sorted(items, key=lambda item: item.run)
@@ -105,9 +106,9 @@ def hold(tx: Tx, run: RunId, *, actor: str) -> Script[None]:
         return
     admission = held(run, actor)
     yield Many("hold_run", [(admission.blocked_on, reasons_to(admission.reasons), run)])
-    yield tx.record("run.held", [run], actor=actor)
+    tx.record("run.held", [run], actor=actor)
     if row["state"] != RunState.BLOCKED:
-        yield tx.record("run.blocked", [run], actor=actor)
+        tx.record("run.blocked", [run], actor=actor)
     tx.effects.keys = row["keys"] is not None
     if row["state"] == RunState.QUEUED:
         tx.effects.chains.leave([row["chain"]])
@@ -121,7 +122,7 @@ def let_go(tx: Tx, run: RunId, *, actor: str) -> Script[None]:
         raise Conflict(
             f"nobody holds run {run}", code="run_not_held", hint=f"rota run show {run} tells why"
         )
-    yield tx.record("run.let_go", [run], actor=actor)
+    tx.record("run.let_go", [run], actor=actor)
     yield from pass_gates_again(tx, [row], actor=actor)
 
 
@@ -131,9 +132,7 @@ def set_priority(tx: Tx, run: RunId, priority: int, *, actor: str) -> Script[Non
     before = chain_of(row)
     chain = ChainKey(before.pool, priority, before.share)
     yield Many("set_priority", [(priority, chain.id, run)])
-    yield tx.record(
-        "run.prioritised", [run], actor=actor, priority=priority, before=before.priority
-    )
+    tx.record("run.prioritised", [run], actor=actor, priority=priority, before=before.priority)
     tx.effects.keys = row["keys"] is not None  # who waits for them goes by priority
     if row["state"] == RunState.QUEUED:
         tx.effects.chains.leave([before.id])
@@ -184,7 +183,7 @@ def _runs_query(wanted: RunQuery, states: Mapping[str, Any]) -> Query:
         return query(
             "select_runs_by_prefix",
             id_from=wanted.id_prefix,
-            id_to=wanted.id_prefix + "\x7f",
+            id_to=wanted.id_prefix + "\x7f",  # sorts after all that an id can go on with
             project=wanted.project,
             limit=wanted.limit,
         )
@@ -229,6 +228,7 @@ def attempts(run: RunId) -> Script[list[Attempt]]:
     rows = yield query("select_attempts", run=run)
     earlier = [attempt_from(row) for row in rows]
     latest = yield query("latest_attempt", run=run)
+    # A run that is to be tried again has its latest attempt in both places.
     if latest and latest[0]["number"] > len(earlier):
         earlier.append(attempt_from(latest[0]))
     return earlier
@@ -262,6 +262,12 @@ def events(after: int, limit: int, *, ids: Sequence[str] = ()) -> Script[list[Ev
     else:
         rows = yield query("select_events", after=after, limit=limit)
     return [event_from(row) for row in rows]
+
+
+def position_before_latest(count: int, *, ids: Sequence[str] = ()) -> Script[int]:
+    any_id = int(not ids)
+    [first] = yield query("first_of_latest_events", count=count, any_id=any_id, ids=ids)
+    return 0 if first["seq"] is None else first["seq"] - 1
 
 
 def names(ids: Sequence[str]) -> Script[dict[str, str]]:
@@ -321,7 +327,7 @@ def _values(session: str, fence: Fence, chunk: StoredChunk) -> tuple[object, ...
     meta = chunk.meta
     return (
         fence.run,
-        fence.attempt,
+        fence.number,
         meta.number,
         session,
         _bounded(meta.first_line, _MAX_LINE),
@@ -357,17 +363,25 @@ def tear_output(sessions: Collection[str]) -> Script[None]:
     yield query("tear_attempt_output", sessions=sessions)
 
 
-def chunks(run: RunId, attempt: int) -> Script[list[StoredChunk]]:
-    rows = yield query("select_chunks", run=run, attempt=attempt)
+def chunks(
+    run: RunId, attempt: int, from_line: int = 0, limit: int = _MAX_COUNT
+) -> Script[list[StoredChunk]]:
+    rows = yield query("select_chunks", run=run, attempt=attempt, from_line=from_line, limit=limit)
     return [
         StoredChunk(
             ChunkMeta(
                 r["number"], r["first_line"], r["lines"], r["bytes"], r["first_at"], r["last_at"]
             ),
             r["key"],
+            r["begins_at"],
         )
         for r in rows
     ]
+
+
+def arrived_output(run: RunId, attempt: int) -> Script[ArrivedOutput]:
+    [row] = yield query("sum_arrived", run=run, attempt=attempt)
+    return ArrivedOutput(row["lines"], row["bytes"])
 
 
 def inline_output(run: RunId, attempt: int) -> Script[bytes]:

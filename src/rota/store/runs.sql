@@ -119,7 +119,7 @@ WHERE id = :id AND state = 'UNKNOWN';
 
 -- name: set_progress
 -- How far a run is.
--- many: progress text, id text, attempt integer, session text
+-- many: progress text, id text, attempt bigint, session text
 UPDATE run SET progress = :progress
 WHERE id = :id AND attempt = :attempt AND session = :session AND state IN ('CLAIMED', 'PROCESSING');
 
@@ -145,6 +145,15 @@ SELECT * FROM event WHERE seq > :after
     AND EXISTS (SELECT 1 FROM json_each(event.ids) AS named WHERE named.value = ANY(:ids))
 ORDER BY seq LIMIT :limit;
 
+-- name: first_of_latest_events
+-- The oldest of the latest so many events, or of those that name one of these.
+SELECT min(seq) AS seq FROM (
+    SELECT seq FROM event
+    WHERE :any_id = 1
+        OR EXISTS (SELECT 1 FROM json_each(event.ids) AS named WHERE named.value = ANY(:ids))
+    ORDER BY seq DESC LIMIT :count
+) AS latest;
+
 -- name: select_names
 -- How people call the jobs of these runs, and these jobs, carts and workers.
 SELECT id, job AS name FROM run WHERE id = ANY(:ids)
@@ -154,7 +163,7 @@ UNION ALL SELECT id, worker AS name FROM session WHERE id = ANY(:ids);
 
 -- name: last_event
 -- The end of the history.
--- postgres: WHERE seq < pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 16
+-- postgres: WHERE tick < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
 SELECT max(seq) AS seq FROM event;
 
 -- name: count_active
@@ -200,8 +209,18 @@ VALUES (:run, :attempt, :number, :session, :first_line, :lines, :bytes, :first_a
 ON CONFLICT DO NOTHING;
 
 -- name: select_chunks
--- Where the output of an attempt lies.
-SELECT * FROM output_chunk WHERE run_id = :run AND attempt = :attempt ORDER BY number;
+-- Where the output of an attempt lies, from the chunk on that has a line. Lines are counted over what
+-- has arrived: `first_line` is the worker's own number, which counts lines that it dropped as well.
+SELECT * FROM (
+    SELECT output_chunk.*,
+        CAST(sum(lines) OVER (ORDER BY number) - lines AS BIGINT) AS begins_at
+    FROM output_chunk WHERE run_id = :run AND attempt = :attempt) AS placed
+WHERE begins_at + lines > :from_line ORDER BY number LIMIT :limit;
+
+-- name: sum_arrived
+-- How much of the output of an attempt has arrived.
+SELECT CAST(coalesce(sum(lines), 0) AS BIGINT) AS lines, CAST(coalesce(sum(bytes), 0) AS BIGINT) AS bytes
+FROM output_chunk WHERE run_id = :run AND attempt = :attempt;
 
 -- name: select_inline_output
 -- Small output, kept beside its attempt.

@@ -84,7 +84,7 @@ def mark_stuck(
     begun = [JobId(row["id"]) for row in rows]
     for job in begun:
         seen = stuck[job]
-        yield tx.record(
+        tx.record(
             "job.stuck",
             [job],
             actor="scheduler",
@@ -93,7 +93,7 @@ def mark_stuck(
         )
     over = yield query("end_stuck", ids=congested)
     if over:
-        yield tx.record("job.drained", [row["id"] for row in over], actor="scheduler")
+        tx.record("job.drained", [row["id"] for row in over], actor="scheduler")
     return begun
 
 

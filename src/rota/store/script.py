@@ -68,6 +68,12 @@ these lines and the statement, or, where that is not enough, a statement of the 
 
         With ORDER BY rows are locked in one order, whoever inserts them.
 
+    -- rows: NAME, NAME, …
+        names the columns of a `Batch`, in their order. SQLite is given all of them as one JSON
+        array of rows: `value ->> 0` of `json_each(:rows)` is a value of the first. PostgreSQL's
+        statement takes each as an array: `unnest(:a::text[], …)`. Arrays of numbers are cheaper as
+        text that is cast (`:b::text::bigint[]`), as the driver would look at each number.
+
 Written around a column, `coalesce` keeps it out of the access path: an index on what is few (ids,
 what is not final) leads, never one that grows with history. A batch compares states of runs so.
 """
@@ -109,6 +115,40 @@ class Many:
 
 
 @dataclass(frozen=True, slots=True)
+class Together:
+    """Changes of different tables that none of them reads: PostgreSQL gets them in one round trip.
+
+    They lock rows in their order. The answer is empty.
+    """
+
+    changes: tuple[Many, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One named statement about many rows, given in columns; its answer is the rows it returned.
+
+    An empty column is NULL in every row. See `-- rows:` above.
+    """
+
+    name: str
+    columns: Mapping[str, Sequence[Any]]
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One named statement that changes a set of rows; its answer is empty.
+
+    It must change exactly so many rows, or the script fails.
+    """
+
+    name: str
+    parameters: Mapping[str, Any]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Lock:
     """Rows to lock until the end of the transaction; its answer is empty.
 
@@ -123,13 +163,17 @@ class LookAgain(Exception):
     """Something that a script read before it had its locks has changed: it is to run once more."""
 
 
-Step: TypeAlias = Query | Many | Lock
+Step: TypeAlias = Query | Many | Batch | Change | Lock | Together
 Script: TypeAlias = Generator[Step, Rows, T]
 MakeScript: TypeAlias = Callable[[int], Script[T]]  # given the store's now, in microseconds
 
 
 def query(name: str, /, **parameters: Any) -> Query:
     return Query(name, parameters)
+
+
+def change(name: str, rows: int, /, **parameters: Any) -> Change:
+    return Change(name, parameters, rows)
 
 
 def lock(name: str, /, **parameters: Any) -> Lock:
@@ -139,6 +183,7 @@ def lock(name: str, /, **parameters: Any) -> Lock:
 _NAME = re.compile(r"^-- name: (\w+)$")
 _SUFFIX = re.compile(r"^-- postgres: (.+)$")
 _MANY = re.compile(r"^-- many: (.+)$")
+_ROWS = re.compile(r"^-- rows: (.+)$")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
 _INSERT = re.compile(r"(INSERT INTO \w+ \([^)]*\))\s+VALUES \(([^)]*)\)\s*(.*)", re.DOTALL)
 _UPDATE = re.compile(r"UPDATE (\w+) SET (.*)\sWHERE (.*)", re.DOTALL)
@@ -152,6 +197,7 @@ class Statement:
     parameters: tuple[str, ...]  # in order of first appearance
     suffix: str = ""  # in PostgreSQL
     many: str = ""  # types of the parameters, if PostgreSQL takes many rows at once
+    columns: tuple[str, ...] = ()  # of its parameter `rows`
 
 
 @cache
@@ -194,7 +240,8 @@ def _parse(text: str) -> Iterator[Statement]:
 def _statement(name: str, lines: list[str]) -> Statement:
     text = "\n".join(line for line in lines if not line.startswith("--")).strip().rstrip(";")
     parameters = tuple(dict.fromkeys(_PARAMETER.findall(text)))
-    return Statement(name, text, parameters, _noted(_SUFFIX, lines), _noted(_MANY, lines))
+    columns = tuple(filter(None, _noted(_ROWS, lines).split(", ")))
+    return Statement(name, text, parameters, _noted(_SUFFIX, lines), _noted(_MANY, lines), columns)
 
 
 def _noted(annotation: re.Pattern[str], lines: list[str]) -> str:

@@ -57,9 +57,10 @@ def register(tx: Tx, hello: Hello, lease: timedelta, server: str = "") -> Script
         now=tx.now,
         expires_at=tx.now + lease_micros,
         server=server,
+        offers=to_json(hello.offers),
     )
     tx.effects.offers.add(hello.pool)
-    yield tx.record("worker.registered", [session], actor=hello.worker, pool=hello.pool)
+    tx.record("worker.registered", [session], actor=hello.worker, pool=hello.pool)
     [row] = yield query("session", id=session)
     return session_from(row)
 
@@ -69,7 +70,7 @@ def _end_earlier_life(tx: Tx, hello: Hello) -> Script[None]:
     session = hello.succeeds
     if (yield query("live_session_of", id=session, worker=hello.worker)):
         yield from _end(tx, [session], VANISHED)
-        yield tx.record("worker.lost", [session], actor=hello.worker, workers=[hello.worker])
+        tx.record("worker.lost", [session], actor=hello.worker, workers=[hello.worker])
 
 
 def resume(tx: Tx, hello: Hello, server: str = "") -> Script[Session | None]:
@@ -82,6 +83,7 @@ def resume(tx: Tx, hello: Hello, server: str = "") -> Script[Session | None]:
         worker=hello.worker,
         pool=hello.pool,
         server=server,
+        offers=to_json(hello.offers),
         now=tx.now,
     )
     if not resumed:
@@ -90,9 +92,13 @@ def resume(tx: Tx, hello: Hello, server: str = "") -> Script[Session | None]:
     return session_from(row)
 
 
-def renew(tx: Tx, session: SessionId, *, stopping: bool) -> Script[Renewal]:
+def renew(tx: Tx, session: SessionId, *, stopping: bool, trouble: str = "") -> Script[Renewal]:
     """Prolong the lease; the answer carries what the store knows the session has leased."""
-    renewed = yield query("renew_session", id=session, now=tx.now, stopping=int(stopping))
+    # Without the advisory lock of claims, which share only the key of this row: a renewal waits for
+    # no claim, however long that takes.
+    renewed = yield query(
+        "renew_session", id=session, now=tx.now, stopping=int(stopping), trouble=trouble
+    )
     if not renewed:
         return Renewal(alive=False, now=instant(tx.now))
     leased = yield query("leased_runs", sessions=[session])
@@ -126,7 +132,7 @@ def reap(tx: Tx, silent: Silent) -> Script[frozenset[SessionId]]:
         gone = yield from _gone(tx.now, {session: expected_beats[session] for session in gone})
     yield from _end(tx, [*gone, *over], VANISHED)
     if gone:
-        yield tx.record("worker.lost", list(gone), actor="reaper", workers=sorted(gone.values()))
+        tx.record("worker.lost", list(gone), actor="reaper", workers=sorted(gone.values()))
     return frozenset(gone)
 
 
@@ -146,7 +152,7 @@ def end_session(tx: Tx, session: SessionId) -> Script[None]:
     rows = yield query("session", id=session)
     if rows and rows[0]["alive"]:
         yield from _end(tx, [session], LEFT)
-        yield tx.record("worker.left", [session], actor=rows[0]["worker"])
+        tx.record("worker.left", [session], actor=rows[0]["worker"])
 
 
 def _end(tx: Tx, sessions: Collection[str], loss: Loss) -> Script[None]:
@@ -172,28 +178,29 @@ def forget(tx: Tx, limit: int) -> Script[int]:
 
 def lose_leased(tx: Tx, session: SessionId, fences: Sequence[Fence]) -> Script[None]:
     """Attempts that a live worker does not know although it should."""
-    wanted = {(fence.run, fence.attempt) for fence in fences}
+    wanted = set(fences)
     leased = yield query("leased_runs", sessions=[session])
-    rows = [row for row in leased if (row["id"], row["attempt"]) in wanted]
+    rows = [row for row in leased if _fence(row) in wanted]
     yield from lose(tx, rows, MISLAID)
 
 
 def start(tx: Tx, session: SessionId, starts: Sequence[Start]) -> Script[StartAnswer]:
     """PROCESSING, durable. A cancel that came first wins."""
+    # No gate is locked: a run has its slot there since it was queued, and keeps it.
     rows = yield query("runs_to_change", ids={start.run for start in starts})
     by_id = {row["id"]: row for row in rows}
     answers: dict[Fence, _Permit] = {}
     fresh: list[tuple[int, str, int, str]] = []
-    for item in {Fence(start.run, start.attempt): start for start in starts}.values():
+    for item in {start.fence: start for start in starts}.values():
         row = by_id.get(item.run)
         permit = _permit(row, session, item)
-        answers[Fence(item.run, item.attempt)] = permit
+        answers[item.fence] = permit
         if row is not None and permit is _Permit.GRANTED and row["state"] == RunState.CLAIMED:
             started_at = max(row["claimed_at"], min(item.started_at, tx.now))
-            fresh.append((started_at, item.run, item.attempt, session))
+            fresh.append((started_at, item.run, item.number, session))
     if fresh:
         yield Many("start_runs", fresh)
-        yield tx.record_quietly("run.started", [run for _, run, _, _ in fresh], actor=session)
+        tx.record_quietly("run.started", [run for _, run, _, _ in fresh], actor=session)
     return StartAnswer(
         *(tuple(f for f, given in answers.items() if given is permit) for permit in _Permit)
     )
@@ -208,7 +215,7 @@ class _Permit(Enum):
 
 
 def _permit(row: Row | None, session: SessionId, item: Start) -> _Permit:
-    if row is None or (row["session"], row["attempt"]) != (session, item.attempt):
+    if row is None or (row["session"], row["attempt"]) != (session, item.number):
         return _Permit.REFUSED
     if row["state"] == RunState.PROCESSING:
         return _Permit.GRANTED  # the answer to the first request was lost
@@ -223,7 +230,7 @@ def drain(tx: Tx, name: str, *, actor: str) -> Script[None]:
     presences = yield from _presences(name)
     yield lock("sessions", ids=sorted(_live(presences)))  # a claim under way comes before
     if drained:
-        yield tx.record("worker.drained", _live(presences), actor=actor, workers=[name])
+        tx.record("worker.drained", _live(presences), actor=actor, workers=[name])
 
 
 def undrain(tx: Tx, name: str, *, actor: str) -> Script[None]:
@@ -232,7 +239,7 @@ def undrain(tx: Tx, name: str, *, actor: str) -> Script[None]:
     undrained = yield query("undrain_worker", name=name)
     if not undrained:
         return
-    yield tx.record("worker.undrained", _live(presences), actor=actor, workers=[name])
+    tx.record("worker.undrained", _live(presences), actor=actor, workers=[name])
     tx.effects.reopened.update(row["pool"] for row in presences if row["alive"])
 
 
@@ -270,7 +277,7 @@ def heartbeats() -> Script[list[Heartbeat]]:
 
 def cancels(session: SessionId) -> Script[tuple[Fence, ...]]:
     rows = yield query("leased_runs", sessions=[session])
-    return tuple(Fence(row["id"], row["attempt"]) for row in rows if row["cancel_at"] is not None)
+    return tuple(_fence(row) for row in rows if row["cancel_at"] is not None)
 
 
 def served_pools_for_all(callers: Sequence[None]) -> Script[list[frozenset[str]]]:

@@ -18,14 +18,14 @@ FROM session WHERE id = :id;
 -- name: insert_session
 -- A worker arrives.
 INSERT INTO session (id, worker, pool, slots, labels, functions, guard_mode, version, lease,
-    registered_at, expires_at, server, resources)
+    registered_at, expires_at, server, resources, offers)
 VALUES (:id, :worker, :pool, :slots, :labels, :functions, :guard_mode, :version, :lease,
-    :now, :expires_at, :server, :resources);
+    :now, :expires_at, :server, :resources, :offers);
 
 -- name: resume_session
 -- A worker has connected anew to the session it had, if that is still alive and its own.
 UPDATE session SET stream = stream + 1, server = :server, expires_at = :now + lease,
-    beats = beats + 1, stopping = 0
+    beats = beats + 1, stopping = 0, offers = :offers
 WHERE id = :id AND worker = :worker AND pool = :pool AND alive = 1
 RETURNING id;
 
@@ -35,7 +35,7 @@ SELECT id FROM session WHERE id = :id AND worker = :worker AND alive = 1;
 
 -- name: renew_session
 -- The lease is prolonged, if the session is still alive.
-UPDATE session SET expires_at = :now + lease, beats = beats + 1, stopping = :stopping
+UPDATE session SET expires_at = :now + lease, beats = beats + 1, stopping = :stopping, trouble = :trouble
 WHERE id = :id AND alive = 1
 RETURNING stream, (SELECT count(*) FROM drained_worker WHERE drained_worker.name = session.worker) AS draining;
 

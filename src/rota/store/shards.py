@@ -38,7 +38,7 @@ def join(tx: Tx, server: NewServer) -> Script[None]:
         now=tx.now,
         expires_at=tx.now + lease,
     )
-    yield tx.record("server.joined", [server.id], actor=server.name)
+    tx.record("server.joined", [server.id], actor=server.name)
 
 
 def keep(tx: Tx, server: ServerId, *, stopping: bool) -> Script[OwnedShards]:
@@ -46,6 +46,7 @@ def keep(tx: Tx, server: ServerId, *, stopping: bool) -> Script[OwnedShards]:
     renewed = yield query("renew_server", id=server, now=tx.now, stopping=int(stopping))
     if not renewed:
         return OwnedShards(alive=False, now=instant(tx.now))
+    # After the renewal: the rebalancing must count this server among the live ones.
     servers = [server_from(row) for row in (yield query("live_servers", now=tx.now))]
     known = yield from shards()
     move = rebalance(server, servers, known, instant(tx.now))
@@ -71,7 +72,7 @@ def _take(
     rows = yield query("take_shards", server=me, numbers=numbers, ended=ended, now=tx.now)
     taken = {row["number"]: row["epoch"] for row in rows}
     if taken:
-        yield tx.record("shards.taken", [me], actor=me, shards=sorted(taken))
+        tx.record("shards.taken", [me], actor=me, shards=sorted(taken))
     return taken
 
 
@@ -84,7 +85,7 @@ def leave(tx: Tx, server: ServerId) -> Script[None]:
     """A server says goodbye."""
     yield query("give_all_shards", server=server)
     if (yield query("end_server", id=server, now=tx.now)):
-        yield tx.record("server.left", [server], actor=server)
+        tx.record("server.left", [server], actor=server)
 
 
 def lost(ownership: Ownership, numbers: Collection[int]) -> Script[frozenset[int]]:

@@ -1,4 +1,10 @@
-"""The store port on SQL: verbs bound to scripts, and what needs more than one transaction."""
+"""The store port on SQL: verbs bound to scripts, and what needs more than one transaction.
+
+`claim = write(claims.claim)` is the whole verb `claim`: one transaction that runs the script
+`claim` of `store/claims.py`. A module that shares its name with a verb is imported as
+`job_scripts`, which is `store/jobs.py`. Verbs are written out below where they join callers, look
+before they write, or try again without the rows that others keep locked.
+"""
 
 from __future__ import annotations
 
@@ -29,45 +35,33 @@ from rota.ports.records import (
     SubmittedRun,
     Token,
 )
-from rota.ports.work import Outcome
+from rota.ports.work import Report
 from rota.store import (
     backfills,
-    calendars,
     cart_commands,
     cart_views,
-    carts,
     claims,
     dependencies,
     ends,
     firing,
     forecasts,
-    jobs,
     key_releases,
     limits,
     order,
     releases,
-    runs,
     schedules,
-    sessions,
-    shards,
     submissions,
-    tokens,
-    waits,
 )
-from rota.store.cart_views import due, find, next_due, pass_over
+from rota.store import calendars as calendar_scripts
+from rota.store import carts as cart_scripts
+from rota.store import jobs as job_scripts
+from rota.store import runs as run_scripts
+from rota.store import sessions as session_scripts
+from rota.store import shards as shard_scripts
+from rota.store import tokens as token_scripts
 from rota.store.gates import LockGates, lock_free_gates, lock_gates, lock_when_read
 from rota.store.handle import AnswerAll, Handle, Joining, Publish, read, read_at, tell_nobody, write
 from rota.store.memory import Memory
-from rota.store.runs import (
-    add_chunks,
-    check,
-    chunks,
-    counts,
-    events,
-    inline_output,
-    names,
-    open_outputs,
-)
 from rota.store.script import Driver, Script, Urgency
 from rota.store.sessions import Reaping, Silent
 from rota.store.tx import Tx
@@ -82,10 +76,7 @@ _NOTE_USE_EVERY = timedelta(minutes=1)  # a token's last use is known this exact
 
 
 class SqlStore(Handle):
-    """Implements `rota.ports.store.Store`.
-
-    A verb that has the name of its module comes after all others that are bound to that module.
-    """
+    """Implements `rota.ports.store.Store`."""
 
     def __init__(
         self, driver: Driver, memory: Memory | None = None, publish: Publish = tell_nobody
@@ -95,10 +86,12 @@ class SqlStore(Handle):
         self._swept_to = ""  # where the next sweep goes on
         self._key_place = key_releases.Place()  # where the next look at keys goes on
         self._submissions = Joining(self._submit_all, _MOST)
-        self._jobs_by_id = Joining(self._look_together(jobs.jobs_by_id), _MOST)
-        self._jobs_by_name = Joining(self._look_together(jobs.jobs_by_name), _MOST)
-        self._runs_by_id = Joining(self._look_together(runs.runs_by_id), _MOST)
-        self._served_pools = Joining(self._look_together(sessions.served_pools_for_all), _MOST)
+        self._jobs_by_id = Joining(self._look_together(job_scripts.jobs_by_id), _MOST)
+        self._jobs_by_name = Joining(self._look_together(job_scripts.jobs_by_name), _MOST)
+        self._runs_by_id = Joining(self._look_together(run_scripts.runs_by_id), _MOST)
+        self._served_pools = Joining(
+            self._look_together(session_scripts.served_pools_for_all), _MOST
+        )
         self._found_tokens = Joining(self._find_token, _MOST)
         self._clock = Joining(self._look_at_clock, _MOST)
 
@@ -121,12 +114,13 @@ class SqlStore(Handle):
 
     # --- jobs
 
-    save_jobs = write(jobs.save)
-    move_schedules = write(jobs.move)
-    names_of_jobs = read(jobs.names_of_jobs)
-    deleted_job = read(jobs.deleted_job)
-    documents = read(jobs.documents, Urgency.CLAIM)
-    start_delays = read(runs.start_delays)
+    save_jobs = write(job_scripts.save)
+    move_schedules = write(job_scripts.move)
+    names_of_jobs = read(job_scripts.names_of_jobs)
+    deleted_job = read(job_scripts.deleted_job)
+    last_runs = read(job_scripts.last_runs)
+    documents = read(job_scripts.documents, Urgency.CLAIM)
+    start_delays = read(run_scripts.start_delays)
     ledger = read(schedules.ledger)
 
     async def jobs(self, query: JobQuery, /) -> list[Job]:
@@ -135,13 +129,13 @@ class SqlStore(Handle):
             return await self._jobs_by_id.ask(query.project, query)
         if query.ids is None and _is_small(query.names):
             return await self._jobs_by_name.ask(query.project, query)
-        return await self._driver.read(lambda _: jobs.find(query))
+        return await self._driver.read(lambda _: job_scripts.find(query))
 
     # --- calendars
 
-    save_calendars = write(calendars.save)
-    delete_calendar = write(calendars.delete)
-    calendars = read(calendars.find)
+    save_calendars = write(calendar_scripts.save)
+    delete_calendar = write(calendar_scripts.delete)
+    calendars = read(calendar_scripts.find)
 
     # --- schedules
 
@@ -186,13 +180,13 @@ class SqlStore(Handle):
     submit_backfill = write(backfills.submit)
     due_runs = read(backfills.due_runs)
     claim = write(claims.claim, Urgency.CLAIM)
-    any_queued = read(runs.any_queued)
-    start = write(sessions.start, Urgency.FINISH)
-    cancel = write(runs.cancel_all)
-    resolve = write(runs.resolve)
-    record_progress = write(runs.record_progress)
-    attempts = read(runs.attempts)
-    late_results = read(runs.late_results)
+    any_queued = read(run_scripts.any_queued)
+    start = write(session_scripts.start, Urgency.FINISH)
+    cancel = write(run_scripts.cancel_all)
+    resolve = write(run_scripts.resolve)
+    record_progress = write(run_scripts.record_progress)
+    attempts = read(run_scripts.attempts)
+    late_results = read(run_scripts.late_results)
 
     async def submit(
         self, runs: Sequence[NewRun], idempotency: Idempotency | None = None
@@ -214,23 +208,25 @@ class SqlStore(Handle):
         return await self.write(lambda tx: submissions.submit_and_show(tx, requests))
 
     async def finish(
-        self, session: SessionId, outcomes: Sequence[Outcome], *, claim: int = 0, stream: int = 1
+        self, session: SessionId, report: Report, *, claim: int = 0, stream: int = 1
     ) -> Finished:
         wish = claims.Wish(claim, stream)
         try:
             return await self.write(
-                lambda tx: ends.finish(tx, session, outcomes, wish), Urgency.FINISH
+                lambda tx: ends.finish(tx, session, report, wish), Urgency.FINISH
             )
         except LockedTooLong:
+            # Not in vain for the rest, and without the session's lock: while a gate keeps reports
+            # waiting, the worker's renewals must get through, or it loses all that it has.
             return await self.write(
-                lambda tx: ends.finish_free(tx, session, outcomes), Urgency.FINISH
+                lambda tx: ends.finish_free(tx, session, report), Urgency.FINISH
             )
 
     # --- runs that wait
 
-    hold_run = write(runs.hold)
-    let_go = write(runs.let_go)
-    set_priority = write(runs.set_priority)
+    hold_run = write(run_scripts.hold)
+    let_go = write(run_scripts.let_go)
+    set_priority = write(run_scripts.set_priority)
     followers = read(dependencies.followers)
 
     async def follow_ends(self, limit: int) -> int:
@@ -245,15 +241,23 @@ class SqlStore(Handle):
         return await self.write(lambda tx: dependencies.follow(tx, limit, locking), Urgency.CLAIM)
 
     async def release_fitting(self, limit: int) -> int:
-        if not await self._driver.read(lambda _: waits.any_unfit(), Urgency.CLAIM):
+        if not await self._driver.read(lambda _: releases.any_unfit(), Urgency.CLAIM):
             return 0
-        return await self.write(lambda tx: waits.release_fitting(tx, limit), Urgency.CLAIM)
+        try:
+            return await self._release_fitting(limit, lock_gates)
+        except LockedTooLong:
+            return await self._release_fitting(limit, lock_free_gates)
+
+    async def _release_fitting(self, limit: int, locking: LockGates) -> int:
+        return await self.write(
+            lambda tx: releases.release_fitting(tx, limit, locking), Urgency.CLAIM
+        )
 
     async def runs(self, query: RunQuery, /) -> list[Run]:
         """A few by id are looked for together with those of other callers."""
         if _is_small(query.ids):
             return await self._runs_by_id.ask(query.project, query)
-        return await self._driver.read(lambda _: runs.find(query))
+        return await self._driver.read(lambda _: run_scripts.find(query))
 
     # --- chains
 
@@ -309,10 +313,10 @@ class SqlStore(Handle):
 
     create_cart = write(cart_commands.create)
     add_items = write(cart_commands.add_items)
-    due_templates = read_at(due, Urgency.CLAIM)
-    pass_template = write(pass_over)
-    next_template_due = read(next_due, Urgency.CLAIM)
-    templates = read(find)
+    due_templates = read_at(cart_views.due, Urgency.CLAIM)
+    pass_template = write(cart_views.pass_over)
+    next_template_due = read(cart_views.next_due, Urgency.CLAIM)
+    templates = read(cart_views.find)
     items = read(cart_views.items)
     versions_of_items = read(cart_views.versions)
     waves = read(cart_views.waves)
@@ -321,7 +325,7 @@ class SqlStore(Handle):
     cells = read(cart_views.cells)
     command_cart = write(cart_commands.command)
     carts_to_advance = read_at(cart_views.to_advance, Urgency.CLAIM)
-    advance_cart = write(carts.advance, Urgency.CLAIM)
+    advance_cart = write(cart_scripts.advance, Urgency.CLAIM)
     next_cart_look = read(cart_views.next_look, Urgency.CLAIM)
     carts = read(cart_views.carts)
 
@@ -332,7 +336,7 @@ class SqlStore(Handle):
         due: DueTemplate | None = None,
     ) -> CartId:
         submitted = await self.write(lambda tx: cart_commands.submit(tx, cart, idempotency, due))
-        if submitted != cart:
+        if submitted != cart:  # a repeat: the first answer names the cart that was filled then
             await self.discard_cart(cart)
         return submitted
 
@@ -348,48 +352,49 @@ class SqlStore(Handle):
 
     # --- output
 
-    open_outputs = read(open_outputs, Urgency.FINISH)
-    add_chunks = write(add_chunks, Urgency.FINISH)
-    chunks = read(chunks)
-    inline_output = read(inline_output)
+    open_outputs = read(run_scripts.open_outputs, Urgency.FINISH)
+    add_chunks = write(run_scripts.add_chunks, Urgency.FINISH)
+    chunks = read(run_scripts.chunks)
+    arrived_output = read(run_scripts.arrived_output)
+    inline_output = read(run_scripts.inline_output)
 
     # --- sessions
 
-    register = write(sessions.register, Urgency.RENEW)
-    resume = write(sessions.resume, Urgency.RENEW)
-    renew = write(sessions.renew, Urgency.RENEW)
-    lose = write(sessions.lose_leased, Urgency.FINISH)
-    end_session = write(sessions.end_session, Urgency.FINISH)
-    cancels = read(sessions.cancels, Urgency.CLAIM)
-    heartbeats = read(sessions.heartbeats, Urgency.FINISH)
-    forget_sessions = write(sessions.forget)
-    drain_worker = write(sessions.drain)
-    undrain_worker = write(sessions.undrain)
-    sessions = read(sessions.find, Urgency.FINISH)
+    register = write(session_scripts.register, Urgency.RENEW)
+    resume = write(session_scripts.resume, Urgency.RENEW)
+    renew = write(session_scripts.renew, Urgency.RENEW)
+    lose = write(session_scripts.lose_leased, Urgency.FINISH)
+    end_session = write(session_scripts.end_session, Urgency.FINISH)
+    cancels = read(session_scripts.cancels, Urgency.CLAIM)
+    heartbeats = read(session_scripts.heartbeats, Urgency.FINISH)
+    forget_sessions = write(session_scripts.forget)
+    drain_worker = write(session_scripts.drain)
+    undrain_worker = write(session_scripts.undrain)
+    sessions = read(session_scripts.find, Urgency.FINISH)
 
     async def reap(self, expected_beats: Mapping[SessionId, int]) -> frozenset[SessionId]:
-        orphaned = await self._driver.read(lambda _: sessions.orphaned(), Urgency.FINISH)
+        orphaned = await self._driver.read(lambda _: session_scripts.orphaned(), Urgency.FINISH)
         return await self._reaping.reap({**dict.fromkeys(orphaned), **expected_beats})
 
     async def _reap(self, silent: Silent) -> frozenset[SessionId]:
-        return await self.write(lambda tx: sessions.reap(tx, silent), Urgency.FINISH)
+        return await self.write(lambda tx: session_scripts.reap(tx, silent), Urgency.FINISH)
 
     async def served_pools(self) -> frozenset[str]:
         return await self._served_pools.ask(None, None)
 
     # --- servers
 
-    join = write(shards.join, Urgency.RENEW)
-    keep_shards = write(shards.keep, Urgency.RENEW)
-    leave_cluster = write(shards.leave, Urgency.RENEW)
-    servers = read(shards.servers)
-    shards = read(shards.shards)
+    join = write(shard_scripts.join, Urgency.RENEW)
+    keep_shards = write(shard_scripts.keep, Urgency.RENEW)
+    leave_cluster = write(shard_scripts.leave, Urgency.RENEW)
+    servers = read(shard_scripts.servers)
+    shards = read(shard_scripts.shards)
 
     # --- tokens
 
-    add_token = write(tokens.add)
-    revoke_token = write(tokens.revoke)
-    tokens = read(tokens.of_kind)
+    add_token = write(token_scripts.add)
+    revoke_token = write(token_scripts.revoke)
+    tokens = read(token_scripts.of_kind)
 
     async def token_by_digest(
         self, digest: str, *, uses_up_login: bool = False
@@ -406,13 +411,13 @@ class SqlStore(Handle):
 
     async def _note_use(self, token: Token, now: datetime) -> None:
         if token.last_used_at is None or now - token.last_used_at > _NOTE_USE_EVERY:
-            with suppress(LockedTooLong):
-                await self.write(lambda tx: tokens.note_use(tx, token.id), Urgency.GLANCE)
+            with suppress(LockedTooLong):  # no request waits or fails for a time of last use
+                await self.write(lambda tx: token_scripts.note_use(tx, token.id), Urgency.GLANCE)
 
     async def _find_token(self, digests: Sequence[str]) -> list[FoundToken | None]:
         """Find a token once for all who show the same secret."""
         digest = digests[0]
-        found = await self._driver.read(lambda now: tokens.find(now, digest), Urgency.GLANCE)
+        found = await self._driver.read(lambda now: token_scripts.find(now, digest), Urgency.GLANCE)
         return [found] * len(digests)
 
     # --- forecasts
@@ -429,10 +434,11 @@ class SqlStore(Handle):
 
     # --- the whole
 
-    events = read(events)
-    names = read(names)
-    counts = read(counts)
-    check = write(check)
+    events = read(run_scripts.events)
+    position_before_latest = read(run_scripts.position_before_latest)
+    names = read(run_scripts.names)
+    counts = read(run_scripts.counts)
+    check = write(run_scripts.check)
 
     async def now(self) -> datetime:
         return await self._clock.ask(None, None)

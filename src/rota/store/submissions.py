@@ -84,9 +84,12 @@ def insert_drafts(tx: Tx, drafts: Sequence[Draft], *, actor: str = "") -> Script
         return
     gatekeeper = Gatekeeper()
     backfills = {draft.backfill for draft in drafts if draft.backfill is not None}
-    yield from gatekeeper.load(tx.now, {draft.job_id for draft in drafts}, backfills=backfills)
-    refs = {(draft.job_id, draft.job_version) for draft in drafts}
-    versions = yield from tx.rules.load(refs, gatekeeper.jobs.values())
+    yield from gatekeeper.load(
+        tx.now, {(draft.job_id, draft.trigger) for draft in drafts}, backfills=backfills
+    )
+    versions = yield from tx.rules.load(
+        {(draft.job_id, draft.job_version) for draft in drafts}, gatekeeper.jobs.values()
+    )
     for_all = yield from declared_for_all(gatekeeper.jobs)
     keys = [_key(draft, gatekeeper.jobs) for draft in drafts]
     patterns = {key: _pattern(key, versions, gatekeeper.jobs, for_all) for key in set(keys)}
@@ -104,7 +107,7 @@ def insert_drafts(tx: Tx, drafts: Sequence[Draft], *, actor: str = "") -> Script
     yield Many("insert_run", [_row(tx.now, entry, gatekeeper) for entry in entries])
     yield from promise([_ask(tx.now, entry) for entry in entries if _may_take_keys(entry)])
     _enter_chains(tx, entries)
-    yield from _tell(tx, entries, actor)
+    _tell(tx, entries, actor)
     yield from apply_side_effects(tx, gatekeeper, actor)
 
 
@@ -167,11 +170,12 @@ def _expected_seconds(rules: RunRules, average: float | None) -> float:
 
 def _admit(now: int, draft: Draft, gatekeeper: Gatekeeper) -> Admission:
     is_due = draft.release_at <= now
-    if is_due and gatekeeper.lets_any_go(draft.job_id, draft.trigger):
+    if is_due and gatekeeper.gates[draft.job_id].lets_any_go(draft.trigger):
         return QUEUED
     run = gatekeeper.new_run(draft.id, draft.trigger, draft.backfill, draft.is_caught_up)
     if is_due:
         return gatekeeper.admit(draft.job_id, run, draft.previous_due)
+    # Spread, jitter and calendars move its release only: it counts at the gate once it is due.
     if draft.due_at <= now:
         gatekeeper.remember(draft.job_id, run, RunState.SCHEDULED)
     return _FOR_LATER
@@ -186,7 +190,7 @@ def _row(now: int, entry: _Entry, gatekeeper: Gatekeeper) -> tuple[object, ...]:
     deadline_at = _after(draft.due_at, version.deadline) if is_punctual else None
     late_at = _after(draft.release_at, version.objective) if is_punctual else None
     late_drop_at = late_at if rules.drops_late(draft.trigger) else None
-    counts = gatekeeper.counts_at_gate(draft.job_id, draft.trigger, state)
+    counts = gatekeeper.gates[draft.job_id].counts(draft.trigger, state)
     return (
         draft.id,
         rules.project,
@@ -275,7 +279,7 @@ def _ask(now: int, entry: _Entry, age: int = 0) -> Ask:
     return Ask(entry.draft.id, entry.demands or {}, rank)
 
 
-def _tell(tx: Tx, entries: Sequence[_Entry], actor: str) -> Script[None]:
+def _tell(tx: Tx, entries: Sequence[_Entry], actor: str) -> None:
     """Events and tallies of what was inserted."""
     groups: dict[tuple[RunState, str, str], list[_Entry]] = defaultdict(list)
     for entry in entries:
@@ -284,10 +288,10 @@ def _tell(tx: Tx, entries: Sequence[_Entry], actor: str) -> Script[None]:
     for (state, cause, by), group in groups.items():
         ids = [entry.draft.id for entry in group]
         if is_final(state):
-            yield tx.record("run.finished", ids, actor=by, state=state, cause=cause)
+            tx.record("run.finished", ids, actor=by, state=state, cause=cause)
             tx.effects.ends.update((entry.pattern.version.rules.name, state) for entry in group)
         else:
-            yield tx.record(f"run.{state.lower()}", ids, actor=by)
+            tx.record(f"run.{state.lower()}", ids, actor=by)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -31,7 +31,7 @@ def add(tx: Tx, token: NewToken) -> Script[None]:
     )
     yield Many("insert_token", [values])
     yield query("drop_stale_tokens", before=tx.now - _KEPT)
-    yield tx.record("token.created", [token.id], actor=token.created_by, kind=token.kind)
+    tx.record("token.created", [token.id], actor=token.created_by, kind=token.kind)
 
 
 def find(now: int, digest: str) -> Script[tuple[Token, str, datetime] | None]:
@@ -49,7 +49,7 @@ def revoke(tx: Tx, token_id: str, *, actor: str) -> Script[bool]:
     """Whether it was valid until now."""
     revoked = yield query("revoke_token", id=token_id, now=tx.now)
     if revoked:
-        yield tx.record("token.revoked", [token_id], actor=actor)
+        tx.record("token.revoked", [token_id], actor=actor)
     return bool(revoked)
 
 

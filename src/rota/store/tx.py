@@ -1,14 +1,13 @@
-"""One transaction: its time, what its store remembers, and whom it concerns once committed.
+"""One transaction: its time, its effects on others, and the hooks by which carts take part in it.
 
 A script that writes is given a `Tx` of its own for each try: a transaction that is retried keeps
-nothing of the try that failed. Its effects are written as the last thing before the commit, as they
-lock rows that all jobs share, and published by the store's handle after it.
+nothing of the try that failed. Its counts are written as the last thing before the commit, as they
+lock rows that all jobs share; whom it concerns is notified by the store's handle after the commit.
 
-Where carts take part in the steps of runs.
-
-A run may be of a cart. Scripts about runs, their ends and their gates do not know what a cart is:
-they call the hooks of this module, with the ids that runs carry in their column `cart`. `carts.py`
-registers what happens there. Without it, no run is of anything.
+Scripts about runs, their ends and their gates do not know what a cart is. They call the functions
+at the end of this module with what runs carry in their column `cart`; `carts.py` registers what
+happens there. The hooks are here because the locks of carts come first in a transaction, and their
+verdict on a failure has to be in the transaction in which the failure happened.
 """
 
 from __future__ import annotations
@@ -20,11 +19,12 @@ from typing import TypeAlias, TypeVar
 
 from rota.domain.gates import Admission
 from rota.domain.ids import SessionId
+from rota.domain.lateness import Bucket, histogram
 from rota.ports.queue import MAX_NAMED, Wakes
-from rota.store.chains import ChainChanges, ChainKey
+from rota.store.chains import ChainChanges, ChainKey, chain_of
 from rota.store.memory import Memory, RulesBook, add_up
 from rota.store.rows import to_json
-from rota.store.script import Many, Script, query
+from rota.store.script import Many, Row, Script, Together
 
 T = TypeVar("T")
 
@@ -41,39 +41,67 @@ class Effects:
     followed: bool = False
     keys: bool = False
     events: bool = False
+    learned: list[tuple[object, ...]] = field(default_factory=list)  # durations of jobs
+    recorded: list[tuple[object, ...]] = field(default_factory=list)  # rows of events
     chains: ChainChanges = field(default_factory=ChainChanges)
     left: dict[str, str] = field(default_factory=dict)  # runs by the session that is to claim them
     served: Counter[str] = field(default_factory=Counter)  # by pool
     offers: set[str] = field(default_factory=set)  # pools whose workers came or went
     ends: Counter[tuple[str, str]] = field(default_factory=Counter)  # by job and state
-    delays: defaultdict[tuple[str, float], list[float]] = field(
-        default_factory=lambda: defaultdict(list)
-    )  # seconds, by pool and bound of the bucket
+    delays: dict[tuple[str, float], Bucket] = field(default_factory=dict)  # by pool and bound
 
     def queued(self, chain: ChainKey, run: str, returned: int | None = None) -> None:
         """A run waits for a worker; `returned` is its number if it is not new."""
         self.chains.enter(chain, returned)
         self.pools[chain.pool][run] = None
 
-    def claimed(self, runs: Iterable[str]) -> None:
+    def returned(self, rows: Iterable[Row]) -> None:
+        """Runs that are not new wait for a worker: many of them, in few chains."""
+        oldest: dict[str, Row] = {}  # by chain
+        for row in rows:
+            self.pools[row["pool"]][row["id"]] = None
+            if row["seq"] <= oldest.setdefault(row["chain"], row)["seq"]:
+                oldest[row["chain"]] = row
+        for row in oldest.values():
+            self.chains.enter(chain_of(row), row["seq"])
+
+    def claimed(self, runs: Collection[str]) -> None:
         """Offer no runs to others that found a worker in this transaction."""
-        for run in runs:
-            for waiting in self.pools.values():
+        for waiting in filter(None, self.pools.values()):
+            for run in runs:
                 waiting.pop(run, None)
+        for run in runs if self.left else ():
             self.left.pop(run, None)
+
+    def started(self, pool: str, delays: Iterable[float]) -> None:
+        """Count how late runs of a pool had started, in seconds."""
+        for bound, bucket in histogram(delays).items():
+            self.delays[pool, bound] = self.delays.get((pool, bound), Bucket()) + bucket
 
     def conclude(self) -> Script[None]:
         """Write what many transactions write to, as the last thing: others wait for these rows."""
-        yield from self.chains.write()
-        for pool, served in sorted(self.served.items()):
-            yield query("count_served", pool=pool, served=served)
+        changes = yield from self.chains.write()
+        while self.offers and changes:  # chains before pools, as the order of locks has it
+            yield changes.pop(0)
         for pool in sorted(self.offers):
             yield from add_up(pool)
+        if self.learned:
+            changes.append(Many("learn_duration", self.learned, exactly=False))
+        if self.served:
+            changes.append(Many("count_served", sorted(self.served.items())))
         if self.delays:
-            delays = [(*key, len(each), sum(each)) for key, each in sorted(self.delays.items())]
-            yield Many("count_delays", delays)
+            delays = [
+                (pool, bound, bucket.count, bucket.seconds)
+                for (pool, bound), bucket in sorted(self.delays.items())
+            ]
+            changes.append(Many("count_delays", delays))
         if self.ends:
-            yield Many("count_ends", [(*key, count) for key, count in sorted(self.ends.items())])
+            ends = [(*key, count) for key, count in sorted(self.ends.items())]
+            changes.append(Many("count_ends", ends))
+        if self.recorded:
+            changes.append(Many("insert_event", self.recorded))
+        if changes:
+            yield Together(tuple(changes)) if len(changes) > 1 else changes[0]
 
     def wakes(self) -> Wakes:
         """Notifications to publish once the transaction is committed."""
@@ -104,24 +132,30 @@ class Tx:
     memory: Memory
     effects: Effects = field(default_factory=Effects)
 
-    def record(self, event: str, ids: Sequence[str], *, actor: str, **data: object) -> Many:
-        """The event of one batch transition; whoever follows events is notified of it."""
-        return self.record_in("", event, ids, actor=actor, **data)
+    def record(self, event: str, ids: Sequence[str], *, actor: str, **data: object) -> None:
+        """Record the event of one batch transition; whoever follows events is notified of it.
+
+        All of a transaction are written together at its end, when the rows of `ids` are locked:
+        what decides their position on PostgreSQL is what has ended by then (`insert_event`).
+        """
+        self.record_in("", event, ids, actor=actor, **data)
 
     def record_in(
         self, project: str, event: str, ids: Sequence[str], *, actor: str, **data: object
-    ) -> Many:
-        """The event of something that has no id of its own, but a name in a project."""
+    ) -> None:
+        """Record the event of something that has no id of its own, but a name in a project."""
         self.effects.events = True
-        values = (event, self.now, actor, project, to_json(ids), to_json(data))
-        return Many("insert_event", [values])
+        self._record(event, actor, project, ids, to_json(data))
 
-    def record_quietly(self, event: str, ids: Sequence[str], *, actor: str) -> Many:
-        """The event of a step that every run takes: followers find it when they poll next.
+    def record_quietly(self, event: str, ids: Sequence[str], *, actor: str) -> None:
+        """Record the event of a step that every run takes: followers find it when they poll next.
 
         To notify all servers of each claim and each start would cost as much as these do.
         """
-        return Many("insert_event", [(event, self.now, actor, "", to_json(ids), "{}")])
+        self._record(event, actor, "", ids, "{}")
+
+    def _record(self, event: str, actor: str, project: str, ids: Sequence[str], data: str) -> None:
+        self.effects.recorded.append((event, self.now, actor, project, to_json(ids), data))
 
 
 WriteScript: TypeAlias = Callable[[Tx], Script[T]]

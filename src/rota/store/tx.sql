@@ -1,5 +1,6 @@
 -- name: count_served
 -- How much a pool has served.
+-- many: pool text, served bigint; ORDER BY pool
 INSERT INTO pool (name, served) VALUES (:pool, :served)
 ON CONFLICT (name) DO UPDATE SET served = pool.served + excluded.served;
 
@@ -19,3 +20,8 @@ ON CONFLICT (job, state) DO UPDATE SET count = tally.count + excluded.count;
 INSERT INTO start_delay (pool, up_to, count, seconds) VALUES (:pool, :up_to, :count, :seconds)
 ON CONFLICT (pool, up_to) DO UPDATE SET count = start_delay.count + excluded.count,
     seconds = start_delay.seconds + excluded.seconds;
+
+-- name: learn_duration
+-- Move the average of a job's durations, of which so much is kept, towards new ones.
+UPDATE job SET expected_seconds = coalesce(:mean + (expected_seconds - :mean) * :keep, :mean)
+WHERE id = :id;

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from rota.domain.gates import Admission
 from rota.domain.ids import RunId
-from rota.domain.job import RunRules
 from rota.domain.run import Trigger
 from rota.domain.states import LEASED_STATES, WAITING_STATES, Cause, RunState
-from rota.store.chains import chain_of
+from rota.store.gates import Kind
 from rota.store.keys import admit, ask_of, promise, wait_for_keys
-from rota.store.memory import Crews, PoolShape
+from rota.store.memory import PoolShape
 from rota.store.rows import reasons_to
-from rota.store.script import Many, Row, Rows, Script, query
+from rota.store.script import Many, Row, Rows, Script, change, query
 from rota.store.tx import Tx
 
 _BATCH = 500
@@ -31,10 +30,11 @@ class EndOfWait:
     actor: str = "scheduler"
 
 
-def enqueue(tx: Tx, rows: Sequence[Row]) -> Script[None]:
+def enqueue(tx: Tx, rows: Sequence[Row], counting: Collection[Kind]) -> Script[None]:
     """Waiting runs that passed the gates of their jobs, and now come to those of shared keys.
 
-    What no worker could ever take does not get there.
+    What no worker could ever take does not get there. Those of the kinds `counting` are counted at
+    the gates of their jobs once they are in the queue.
     """
     rows = yield from fitting(tx, rows)
     asks = [ask_of(row) for row in rows if row["keys"] is not None]
@@ -42,20 +42,25 @@ def enqueue(tx: Tx, rows: Sequence[Row]) -> Script[None]:
     if short:
         held = {row["seq"]: short[row["id"]] for row in rows if row["id"] in short}
         yield from wait_for_keys(held)
-        yield tx.record("run.blocked", list(short), actor="scheduler")
+        tx.record("run.blocked", list(short), actor="scheduler")
         tx.effects.keys = True
-    yield from let_through(tx, [row for row in rows if row["id"] not in short])
+        rows = [row for row in rows if row["id"] not in short]
+    yield from let_through(tx, rows, counting)
 
 
-def let_through(tx: Tx, rows: Sequence[Row]) -> Script[None]:
-    """Waiting runs that passed every gate."""
+def let_through(tx: Tx, rows: Sequence[Row], counting: Collection[Kind]) -> Script[None]:
+    """Queue waiting runs that passed every gate: a set, however many there are."""
     if not rows:
         return
-    yield Many("queue_run", [(tx.now, row["id"]) for row in rows])
-    yield from promise([ask_of(row) for row in rows if row["keys"] is not None])
-    yield tx.record("run.queued", [row["id"] for row in rows], actor="scheduler")
+    seqs: dict[bool, list[int]] = {True: [], False: []}  # by whether they count
     for row in rows:
-        tx.effects.queued(chain_of(row), row["id"], row["seq"])
+        seqs[(row["job_id"], row["trigger"]) in counting].append(row["seq"])
+    for counts, each in seqs.items():
+        if each:
+            yield change("queue_runs", len(each), now=tx.now, counts=int(counts), seqs=each)
+    yield from promise([ask_of(row) for row in rows if row["keys"] is not None])
+    tx.record("run.queued", [row["id"] for row in rows], actor="scheduler")
+    tx.effects.returned(rows)
 
 
 def end_waiting(tx: Tx, runs: Sequence[RunId], end: EndOfWait) -> Script[None]:
@@ -66,7 +71,7 @@ def end_waiting(tx: Tx, runs: Sequence[RunId], end: EndOfWait) -> Script[None]:
         return
     ids = [row["id"] for row in waiting]
     yield Many("end_waiting_run", [(end.state, end.cause, tx.now, run) for run in ids])
-    yield tx.record("run.finished", ids, actor=end.actor, state=end.state, cause=end.cause)
+    tx.record("run.finished", ids, actor=end.actor, state=end.state, cause=end.cause)
     tx.effects.ends.update((row["job"], end.state) for row in waiting)
     tx.effects.chains.leave(row["chain"] for row in waiting)
     tx.effects.carts |= any(row["cart"] for row in waiting)
@@ -92,30 +97,15 @@ def ask_to_stop(tx: Tx, live: Sequence[Row], actor: str) -> Script[None]:
         return
     ids = [row["id"] for row in live]
     yield query("request_cancel", ids=ids, now=tx.now, actor=actor)
-    yield tx.record("run.cancel_requested", ids, actor=actor)
+    tx.record("run.cancel_requested", ids, actor=actor)
     tx.effects.sessions.update(row["session"] for row in live)
 
 
-def any_unfit() -> Script[bool]:
-    """Whether runs wait for a worker that could ever take them."""
-    return bool((yield query("unfit_keys")))
-
-
-def release_fitting(tx: Tx, limit: int) -> Script[int]:
-    """Runs pass the gates again for which a worker has come; at most `limit` of each demand."""
-    released = 0
-    keys = {(row["pool"], row["shape"]): row["key"] for row in (yield query("unfit_keys"))}
-    unfit = yield from Crews().unfit(tx.now, keys)  # as it is, whatever anybody remembers
-    for demand in sorted(keys.keys() - unfit.keys()):
-        released += yield from let_waiters_go(tx, keys[demand], limit)
-    return released
-
-
-def fitting(tx: Tx, rows: Sequence[Row]) -> Script[list[Row]]:
+def fitting(tx: Tx, rows: Sequence[Row]) -> Script[Sequence[Row]]:
     """Those of these waiting runs that a worker could take; the others wait for one."""
-    unfit = yield from tx.memory.crews.unfit(tx.now, map(_pool_shape, rows))
+    unfit = yield from tx.memory.crews.unfit(tx.now, set(map(_pool_shape, rows)))
     if not unfit:
-        return list(rows)
+        return rows
     yield from _block(tx, [row for row in rows if _pool_shape(row) in unfit], unfit)
     return [row for row in rows if _pool_shape(row) not in unfit]
 
@@ -128,7 +118,7 @@ def _block(tx: Tx, rows: Sequence[Row], unfit: Mapping[PoolShape, Admission]) ->
     yield Many("block_run", [_values(unfit[_pool_shape(row)], row) for row in rows])
     news = [row["id"] for row in rows if row["state"] != RunState.BLOCKED]
     if news:
-        yield tx.record("run.blocked", news, actor="scheduler")
+        tx.record("run.blocked", news, actor="scheduler")
 
 
 def _values(admission: Admission, row: Row) -> tuple[str, str | None, str]:
@@ -144,24 +134,30 @@ def pass_gates_again(
 ) -> Script[None]:
     """BLOCKED runs, locked, come to the gates as if their time had just come."""
     versions = yield from tx.rules.load({(row["job_id"], row["job_version"]) for row in rows})
-    values = []
+    seqs: dict[bool, list[int]] = {True: [], False: []}  # by whether they are dropped when late
     for row in rows:
-        drop_at = _drop_at(row, versions[row["job_id"], row["job_version"]].rules)
-        values.append((max(tx.now, row["release_at"], row["eligible_at"] or 0), drop_at, row["id"]))
-    yield Many("let_run_go", values)
-    yield tx.record("run.scheduled", [row["id"] for row in rows], actor=actor)
+        rules = versions[row["job_id"], row["job_version"]].rules
+        seqs[rules.drops_late(Trigger(row["trigger"]))].append(row["seq"])
+    for drops, each in seqs.items():
+        if each:
+            yield change("let_runs_go", len(each), now=tx.now, drops=int(drops), seqs=each)
+    tx.record("run.scheduled", [row["id"] for row in rows], actor=actor)
     tx.effects.times = True
-
-
-def _drop_at(row: Row, rules: RunRules) -> int | None:
-    """When it is too late to start; how long the run might wait where it was is over."""
-    return row["late_at"] if rules.drops_late(Trigger(row["trigger"])) else None
 
 
 def let_waiters_go(tx: Tx, key: str, limit: int) -> Script[int]:
     """The oldest runs that wait on a key pass the gates again; returns how many."""
     found = yield query("waiters", key=key, limit=limit)
     return (yield from let_runs_go(tx, [row["id"] for row in found], key))
+
+
+def let_all_go(tx: Tx, key: str) -> Script[int]:
+    """Reopen a gate: all runs that wait on its key pass the gates again; returns how many."""
+    gone = 0
+    # Until nobody is found: a page is short, too, if somebody held some of its runs meanwhile.
+    while page := (yield from let_waiters_go(tx, key, _BATCH)):
+        gone += page
+    return gone
 
 
 def let_runs_go(tx: Tx, runs: Sequence[str], key: str) -> Script[int]:
@@ -222,5 +218,5 @@ def judge_lateness(tx: Tx) -> Script[int]:
     late = [row for row in rows if row["is_late"]]
     if late:
         jobs = sorted({row["job"] for row in late})
-        yield tx.record("run.late", [row["id"] for row in late], actor="scheduler", jobs=jobs)
+        tx.record("run.late", [row["id"] for row in late], actor="scheduler", jobs=jobs)
     return len(rows)

@@ -2,12 +2,11 @@
 -- The oldest runs that wait on a key.
 SELECT id FROM run WHERE state = 'BLOCKED' AND blocked_on = :key ORDER BY seq LIMIT :limit;
 
--- name: queue_run
--- Every gate passed.
--- many: now bigint, id text
+-- name: queue_runs
+-- Every gate passed. Whether these runs count at the gates of their jobs from now on is given.
 UPDATE run SET state = 'QUEUED', blocked_on = NULL, reasons = NULL, eligible_at = NULL, queued_at = :now,
-    gate_job = job_id
-WHERE id = :id AND state IN ('SCHEDULED', 'BLOCKED');
+    gate_job = CASE WHEN :counts = 1 THEN job_id END
+WHERE seq = ANY(:seqs) AND state IN ('SCHEDULED', 'BLOCKED');
 
 -- name: block_run
 -- A gate holds it.
@@ -45,24 +44,14 @@ RETURNING id, job, is_late;
 -- name: waiting_runs_to_change
 -- What decisions about runs that wait need, locked.
 -- postgres: ORDER BY id FOR NO KEY UPDATE
-SELECT id, seq, job_id, job_version, state, trigger, blocked_on, chain, pool, priority, release_at,
-    eligible_at, late_at, backfill, keys
+SELECT id, seq, job_id, job_version, state, trigger, blocked_on, chain, pool, priority, keys
 FROM run WHERE id = ANY(:ids);
 
--- name: let_run_go
--- A run passes the gates again.
--- many: eligible_at bigint, drop_at bigint, id text
-UPDATE run SET state = 'SCHEDULED', blocked_on = NULL, reasons = NULL, eligible_at = :eligible_at,
-    drop_at = :drop_at
-WHERE id = :id AND state = 'BLOCKED';
-
--- name: unfit_keys
--- What runs wait for that no worker could ever take, each with one of these runs.
-WITH RECURSIVE waited (key) AS (
-    SELECT min(blocked_on) FROM run
-    WHERE state = 'BLOCKED' AND blocked_on > 'worker:' AND blocked_on < 'worker;'
-    UNION ALL SELECT (SELECT min(run.blocked_on) FROM run
-        WHERE run.state = 'BLOCKED' AND run.blocked_on > waited.key AND run.blocked_on < 'worker;')
-    FROM waited WHERE waited.key IS NOT NULL)
-SELECT waited.key, run.pool, run.shape FROM waited JOIN run ON run.seq = (SELECT min(head.seq) FROM run AS head
-    WHERE head.state = 'BLOCKED' AND head.blocked_on = waited.key);
+-- name: let_runs_go
+-- Runs pass the gates again, once it is their time. How long they might wait where they were is over; whether
+-- they are dropped when it is too late to start is given.
+UPDATE run SET state = 'SCHEDULED', blocked_on = NULL, reasons = NULL,
+    eligible_at = CASE WHEN coalesce(eligible_at, 0) > :now AND coalesce(eligible_at, 0) > release_at THEN eligible_at
+        WHEN release_at > :now THEN release_at ELSE :now END,
+    drop_at = CASE WHEN :drops = 1 THEN late_at END
+WHERE seq = ANY(:seqs) AND state = 'BLOCKED';

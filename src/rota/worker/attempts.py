@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
@@ -16,57 +17,74 @@ from rota.domain.lease import StoreTime
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Delivery, JobSpec, JobType
 from rota.ports.clock import Clock
-from rota.ports.executor import Assignment, Executor
+from rota.ports.executor import Completions, Executor, JobBatch
 from rota.ports.work import (
     KNOWN_SPECS,
-    MAX_ITEMS,
+    MAX_FENCE,
     Beat,
     Dispatch,
     Fence,
+    JobRef,
     Outcome,
     Progress,
+    ReportAnswer,
     SpecEntry,
     Start,
-    Work,
+    WorkBatch,
+    storable,
 )
+from rota.worker.ends import EndQueue, Sending, outcome_at, picked
 from rota.worker.output import AttemptOutput, OutputTimes
 from rota.worker.spool import OutputSpool
 
-_MAX_REPORT_BYTES = 8 * 1024 * 1024
+REPORT_AGAIN = timedelta(seconds=2)  # what a server could not take yet
 _SETTLING = timedelta(seconds=1)  # how long an end waits for the last of its output to arrive
+_ENOUGH_ENDS = 32  # for a report that need not wait for more
+_QUICK = timedelta(milliseconds=5)  # ends that come faster than this may wait for one another
+
+_inputs = msgspec.json.Decoder(dict[str, Any])
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Held:
-    """Attempt that this worker holds."""
+    """Attempts at one job version that came together."""
 
-    assignment: Assignment
+    job: JobBatch
     received_at: float  # monotonic
     started_at: int = 0  # store's microseconds; 0: not begun
-    is_announced: bool = False  # the store knows that it began
-    is_cancelled: bool = False
-    is_interrupted: bool = False  # the worker stops: whatever becomes of it, another one tries
-    output: AttemptOutput | None = None
-    outcome: Outcome | None = None  # set when it ended; kept until acknowledged
-    report_at: float = 0.0  # monotonic; not before then, as the server could not take it yet
+    is_announced: bool = False  # the store knows that they began
+
+    @property
+    def needs_permit(self) -> bool:
+        return self.job.spec.delivery is Delivery.AT_MOST_ONCE
 
 
 class Attempts:
-    """Implements `rota.ports.executor.Desk` for executors, and tracks the session's attempts."""
+    """Implements `rota.ports.executor.AttemptReports`, and tracks the session's attempts.
+
+    What came together is one entry for all its fences; what only few attempts have is kept apart.
+    """
 
     def __init__(self, clock: Clock, spool: OutputSpool) -> None:
         self.spool = spool
         self._clock = clock
         self._times = OutputTimes(clock.monotonic, lambda: self.store_micros() // 1000)
         self._executors: Mapping[JobType, Executor] = {}
-        self._specs: dict[tuple[str, int], JobSpec] = {}
+        self._specs: dict[JobRef, JobSpec] = {}
         self._held: dict[Fence, Held] = {}
-        self._ended: dict[Fence, Held] = {}  # the held ones whose outcome is to be reported
+        self._cancelled: set[Fence] = set()
+        self._interrupted: set[Fence] = set()  # the worker stops: another one tries them
+        self._outputs: dict[Fence, AttemptOutput] = {}
+        self._ended: set[Fence] = set()  # the held ones that are over
+        self._ends = EndQueue(clock.monotonic)  # of these, until they are acknowledged
+        self._ended_at = 0.0  # monotonic: when the latest did
+        self._are_quick = False  # the latest ends came soon after one another
         self._received = 0  # items of work, in this stream
         self._store_time = StoreTime(instant(0), clock.monotonic())
         self._finishing: set[asyncio.Task[None]] = set()
         self.progress: dict[Fence, Progress] = {}
-        self.has_news = asyncio.Event()  # an outcome waits to be reported
+        self.has_news = asyncio.Event()  # an end waits to be reported
+        self.has_enough = asyncio.Event()  # so many wait that none need wait any longer
 
     def serve_with(self, executors: Mapping[JobType, Executor]) -> None:
         self._executors = executors
@@ -81,47 +99,57 @@ class Attempts:
 
     def beat(self, stream: int, *, stopping: bool = False) -> Beat:
         """Build a beat: held attempts and the count of received work, of the same moment."""
-        return Beat(tuple(self._held), stopping, self._received, stream)
+        return Beat(tuple(self._held), stopping, self._received, stream, self.spool.trouble)
 
     # --- from the server
 
-    def begin_stream(self) -> None:
-        """Reset the count of received work, as the server does, and resend unanswered reports."""
+    def begin_stream(self, *, after_break: bool = True) -> None:
+        """Reset the count of received work, as the server does, and resend unanswered reports.
+
+        `after_break` tells that the stream before broke, perhaps by what was on its way.
+        """
         self._received = 0
-        self._ended = {fence: held for fence, held in self._held.items() if held.outcome}
+        self._ends.break_link(is_suspicious=after_break)
+        self._note_ends()
 
     def accept(self, dispatch: Dispatch) -> tuple[list[Held], list[Held]]:
         """Accept work; return what may begin at once, and what needs a permit first.
 
         Work whose spec did not come, because this version cannot read it, fails. A dispatch that
         comes twice is ignored, however long ago its attempts have ended. Raise `Unavailable` if one
-        before it is missing.
+        before it is missing, or if it makes no sense: nothing of it is accepted then.
         """
+        batch = dispatch.batch
+        fences = _checked(batch)
         if not self._is_next(dispatch):
             return [], []
-        self._received += len(dispatch.work)
+        self._received += len(batch)
         self._learn(dispatch.specs)
         now = self._clock.monotonic()
-        free: list[Held] = []
-        guarded: list[Held] = []
-        for work in dispatch.work:
-            fence = work.fence
-            if fence in self._held:
-                continue  # sent twice: harmless
-            spec = self._specs.get((work.job_id, work.job_version))
-            if spec is None:
-                self._refuse_unreadable(work, now)
-                continue
-            held = Held(Assignment(work, spec), now)
-            self._held[fence] = held
-            (guarded if spec.delivery is Delivery.AT_MOST_ONCE else free).append(held)
-        return free, guarded
+        taken = [Held(job, now) for job in self._by_job(batch, fences)]
+        for held in taken:
+            self._held.update(dict.fromkeys(held.job.fences, held))
+        self._refuse_unreadable([held for held in taken if _ref(held) not in self._specs])
+        known = [held for held in taken if _ref(held) in self._specs]
+        return (
+            [held for held in known if not held.needs_permit],
+            [held for held in known if held.needs_permit],
+        )
 
     def _is_next(self, dispatch: Dispatch) -> bool:
         """Return False if the dispatch came before; raise `Unavailable` if one is missing."""
         if dispatch.first > self._received + 1:
             raise Unavailable("a part of the stream from the server is missing")
         return dispatch.first in (0, self._received + 1)
+
+    def _by_job(self, batch: WorkBatch, fences: Sequence[Fence]) -> Iterator[JobBatch]:
+        """Yield the attempts of each job version, without those that came before."""
+        for ref, positions in batch.by_job().items():
+            spec = self._specs.get(ref) or JobSpec(ref[0])
+            of_job = [fences[at] for at in positions]
+            job = JobBatch(spec, batch.part(positions), of_job).without(self._held.keys())
+            if len(job):
+                yield job
 
     def _learn(self, entries: Sequence[SpecEntry]) -> None:
         """Remember the specs that were sent last; held work keeps its own."""
@@ -132,95 +160,116 @@ class Attempts:
         for ref in list(self._specs)[:-KNOWN_SPECS]:
             del self._specs[ref]
 
-    def _refuse_unreadable(self, work: Work, now: float) -> None:
-        unread = Assignment(work, JobSpec(work.job_id))
-        self._held[work.fence] = Held(unread, now)
-        self.ended([self._refusal(unread, "this worker's version of Rota cannot read the job")])
+    def _refuse_unreadable(self, items: Sequence[Held]) -> None:
+        for held in items:
+            self._refuse(held.job, "this worker's version of Rota cannot read the job")
 
-    def begin(self, items: Sequence[Held]) -> None:
+    def begin(self, items: Iterable[Held]) -> None:
         """Hand attempts to the executor of their type, except those cancelled meanwhile."""
-        self.withdraw([item.assignment.work.fence for item in items if item.is_cancelled])
         now = self.store_micros()
-        by_type: dict[JobType, list[Assignment]] = {}
+        by_type: dict[JobType, list[JobBatch]] = {}
         for item in items:
-            if item.is_cancelled:
-                continue
+            if item.started_at:
+                continue  # begun before
+            job = item.job
             item.started_at = now
-            by_type.setdefault(item.assignment.spec.type, []).append(item.assignment)
-        for kind, assignments in by_type.items():
+            if self._cancelled:
+                self.withdraw([fence for fence in job.fences if fence in self._cancelled])
+                job = job.without(self._cancelled)
+            if len(job):
+                by_type.setdefault(job.spec.type, []).append(job)
+        for kind, jobs in by_type.items():
             executor = self._executors.get(kind)
-            if executor is None:
-                self.ended(
-                    [self._refusal(a, f"this worker does not run {kind} jobs") for a in assignments]
-                )
-            else:
-                executor.start(assignments)
+            if executor is not None:
+                executor.start(jobs)
+                continue
+            for job in jobs:
+                self._refuse(job, f"this worker does not run {kind} jobs")
 
-    def _refusal(self, assignment: Assignment, message: str) -> Outcome:
+    def _refuse(self, job: JobBatch, message: str) -> None:
         now = self.store_micros()
-        return Outcome(
-            assignment.work.run,
-            assignment.work.attempt,
-            AttemptResult.FAILED,
-            now,
-            now,
-            message=message,
+        failed = AttemptResult.FAILED
+        self.ended(
+            [Outcome(f.run, f.number, failed, now, now, message=message) for f in job.fences]
         )
 
-    def unpermitted(self) -> list[Held]:
+    def permitted(self, fences: Sequence[Fence]) -> None:
+        """Begin attempts that have a permit now; what is not held or has begun is passed over."""
+        granted = {f for f in fences if f in self._held and f not in self._ended}
+        by_held: dict[Held, set[Fence]] = {}
+        for fence in granted:
+            by_held.setdefault(self._held[fence], set()).add(fence)
+        self.begin([self._split(held, some) for held, some in by_held.items()])
+        self.mark_announced(list(granted))
+
+    def _split(self, held: Held, fences: set[Fence]) -> Held:
+        """Keep some attempts of an entry as an entry of their own; return it."""
+        if len(fences) == len(held.job):
+            return held
+        rest = held.job.without(fences)
+        part = Held(held.job.without(set(rest.fences)), held.received_at)
+        held.job = rest
+        self._held.update(dict.fromkeys(part.job.fences, part))
+        return part
+
+    def unpermitted(self) -> list[Fence]:
         """List attempts that need a permit and have not begun: the request may be unanswered."""
         return [
-            held
-            for held in self._held.values()
-            if held.assignment.spec.delivery is Delivery.AT_MOST_ONCE
-            and not held.started_at
-            and held.outcome is None
+            fence
+            for fence, held in self._held.items()
+            if held.needs_permit and not held.started_at and fence not in self._ended
         ]
 
     def withdraw(self, fences: Sequence[Fence]) -> None:
         """Report attempts as cancelled before they began."""
         now = self.store_micros()
-        self.ended([Outcome(f.run, f.attempt, AttemptResult.CANCELLED, 0, now) for f in fences])
+        self.ended([Outcome(f.run, f.number, AttemptResult.CANCELLED, 0, now) for f in fences])
 
     def give_back(self, items: Sequence[Held]) -> None:
         """Return work that arrived while the worker stops: others may begin it at once."""
         for item in items:
-            item.is_interrupted = True
-        self.withdraw([item.assignment.work.fence for item in items])
+            self._interrupted.update(item.job.fences)
+            self.withdraw(item.job.fences)
 
     def forget(self, fences: Sequence[Fence]) -> None:
         """Forget attempts whose reports were acknowledged or refused for good."""
         for fence in fences:
             self._held.pop(fence, None)
-            self._ended.pop(fence, None)
-            self.progress.pop(fence, None)
+        self._ended.difference_update(fences)
+        for few in (self._cancelled, self._interrupted):
+            if few:
+                few.difference_update(fences)
+        for some in (self._outputs, self.progress):
+            if some:
+                for fence in fences:
+                    some.pop(fence, None)
 
     def cancel(self, fences: Sequence[Fence]) -> None:
         """Stop attempts; repeating this is harmless."""
         by_type: dict[JobType, list[Fence]] = {}
         for fence in fences:
             held = self._held.get(fence)
-            if held is not None and not held.is_cancelled and held.outcome is None:
-                held.is_cancelled = True
-                if held.started_at:  # else `begin` will see it
-                    by_type.setdefault(held.assignment.spec.type, []).append(fence)
+            if held is None or fence in self._cancelled or fence in self._ended:
+                continue
+            self._cancelled.add(fence)
+            if held.started_at:  # else `begin` will see it
+                by_type.setdefault(held.job.spec.type, []).append(fence)
         for kind, stopped in by_type.items():
             if kind in self._executors:
                 self._executors[kind].cancel(stopped)
 
     def interrupt(self) -> None:
         """Stop all attempts because the worker must stop; they are retried elsewhere."""
-        going = [fence for fence, held in self._held.items() if held.outcome is None]
-        for fence in going:
-            self._held[fence].is_interrupted = not self._held[fence].is_cancelled
-        self.cancel(going)
+        going = self._held.keys() - self._ended
+        self._interrupted |= going - self._cancelled
+        self.cancel(list(going))
 
     def watch(self, runs: Sequence[str]) -> None:
         """Deliver the output of these runs promptly, because somebody follows it."""
         wanted = set(runs)
-        for fence, held in self._held.items():
-            if fence.run in wanted and held.outcome is None:
-                self._output_of(fence, held).set_watched(True)
+        for fence in self._held:
+            if fence.run in wanted and fence not in self._ended:
+                self.output(fence).set_watched(True)
 
     # --- from executors
 
@@ -228,118 +277,180 @@ class Attempts:
         return micros(self._store_time.at(self._clock.monotonic()))
 
     def output(self, fence: Fence) -> AttemptOutput:
-        return self._output_of(fence, self._held[fence])
-
-    def _output_of(self, fence: Fence, held: Held) -> AttemptOutput:
-        if held.output is None:
-            outbox = self.spool.outbox(fence)
-            held.output = AttemptOutput(held.assignment.spec.log_limit, self._times, outbox)
-        return held.output
+        output = self._outputs.get(fence)
+        if output is None:
+            log_limit = self._held[fence].job.spec.log_limit
+            output = AttemptOutput(log_limit, self._times, self.spool.outbox(fence))
+            self._outputs[fence] = output
+        return output
 
     def progressed(self, fence: Fence, done: float, total: float | None, message: str) -> None:
-        self.progress[fence] = Progress(fence.run, fence.attempt, done, total, message)
+        told = storable(message)
+        self.progress[fence] = Progress(fence.run, fence.number, done, total, told)
+
+    def completed(self, completions: Completions) -> None:
+        fences = completions.fences
+        if self._outputs and not self._outputs.keys().isdisjoint(fences):
+            printed = [at for at, fence in enumerate(fences) if fence in self._outputs]
+            self.ended([outcome_at(completions, at) for at in printed])
+            rest = [at for at, fence in enumerate(fences) if fence not in self._outputs]
+            completions = picked(completions, rest)
+            fences = completions.fences
+        fresh = set(fences)
+        if not (self._ended.isdisjoint(fresh) and self._held.keys() >= fresh):
+            going = [at for at, fence in enumerate(fences) if self._is_going(fence)]
+            completions = picked(completions, going)
+            fresh = set(completions.fences)
+        self._ended |= fresh
+        self._ends.complete(completions)
+        self._note_ends()
 
     def ended(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
-            held = self._held.get(Fence(outcome.run, outcome.attempt))
-            if held is None or held.outcome is not None:
+            fence = outcome.fence
+            if not self._is_going(fence):
                 continue
-            final = _interrupted(outcome) if held.is_interrupted else outcome
-            if held.output is None:
-                self._end(held, final)
+            final = _interrupted(outcome) if fence in self._interrupted else outcome
+            output = self._outputs.get(fence)
+            self._ended.add(fence)
+            if output is None:
+                self._ends.end(final)
             else:
-                task = asyncio.get_running_loop().create_task(self._finish_output(held, final))
+                task = asyncio.get_running_loop().create_task(self._finish_output(output, final))
                 self._finishing.add(task)
                 task.add_done_callback(self._finishing.discard)
+        self._note_ends()
 
-    async def _finish_output(self, held: Held, outcome: Outcome) -> None:
+    def _is_going(self, fence: Fence) -> bool:
+        return fence in self._held and fence not in self._ended
+
+    async def _finish_output(self, output: AttemptOutput, outcome: Outcome) -> None:
         """Deliver the rest of the output before the end is reported, but wait only briefly.
 
         The store compares what has arrived with what was printed, and knows what is still here.
         """
-        assert held.output is not None
-        rest = held.output.finish()
+        rest = output.finish()
         with suppress(TimeoutError):
             async with asyncio.timeout(_SETTLING.total_seconds()):
-                await held.output.settled()
-        final = msgspec.structs.replace(
-            outcome,
-            output=rest.inline,
-            output_bytes=rest.totals.bytes,
-            output_lines=rest.totals.lines,
-            truncated=rest.totals.truncated,
+                await output.settled()
+        self._ends.end(
+            msgspec.structs.replace(
+                outcome,
+                output=rest.inline,
+                output_bytes=rest.totals.bytes,
+                output_lines=rest.totals.lines,
+                truncated=rest.totals.truncated,
+            )
         )
-        self._end(held, final)
+        self._note_ends()
 
-    def _end(self, held: Held, outcome: Outcome) -> None:
-        held.outcome = outcome
-        self._ended[Fence(outcome.run, outcome.attempt)] = held
+    def _note_ends(self) -> None:
+        if not self._ends.waiting:
+            return
+        now = self._clock.monotonic()
+        self._are_quick = now - self._ended_at < _QUICK.total_seconds()
+        self._ended_at = now
         self.has_news.set()
+        if not self.may_wait:
+            self.has_enough.set()
 
     # --- for the session's loops
 
+    @property
+    def may_wait(self) -> bool:
+        """Return whether the ends that wait may wait for more of them, a few milliseconds.
+
+        A report costs the same for one end and for many. But the server gives new work for it: so
+        ends wait only while they come quickly and fewer wait than run, and the rest of the slots
+        keeps the machine busy meanwhile. An end that nothing runs beside is reported at once.
+        """
+        waiting = self._ends.waiting
+        going = len(self._held) - len(self._ended)
+        return self._are_quick and 0 < waiting < min(_ENOUGH_ENDS, going)
+
     def post_due_output(self) -> None:
-        for held in self._held.values():
-            if held.output is not None and held.outcome is None:
-                held.output.post_due()
+        for fence, output in self._outputs.items():
+            if fence not in self._ended:
+                output.post_due()
 
     @property
-    def unreported_count(self) -> int:
-        """Return how many outcomes are not being sent."""
-        return len(self._ended)
+    def has_suspects(self) -> bool:
+        """Return whether ends are to be sent that were on their way when the link broke."""
+        return self._ends.has_suspects
 
-    def unreported(self) -> list[Outcome]:
-        """Return outcomes that may be reported by now, as many as fit one message."""
-        now = self._clock.monotonic()
-        outcomes: list[Outcome] = []
-        size = 0
-        for held in self._ended.values():
-            if held.outcome is None or held.report_at > now:
-                continue
-            size += _size(held.outcome)
-            if outcomes and (len(outcomes) >= MAX_ITEMS or size > _MAX_REPORT_BYTES):
-                break
-            outcomes.append(held.outcome)
-        return outcomes
+    def next_report(self) -> Sending | None:
+        """Return the next report, which is on its way from now on; None: nothing waits.
 
-    def mark_sent(self, outcomes: Sequence[Outcome]) -> None:
-        """Mark outcomes as being sent, until they are forgotten or put off, or the stream ends."""
-        for outcome in outcomes:
-            del self._ended[Fence(outcome.run, outcome.attempt)]
+        None also while more ends are under way than wait, so that reports do not get small.
+        """
+        if self._ends.waiting < self._ends.under_way:
+            return None
+        return self._ends.next_report()
 
-    def put_off(self, outcomes: Sequence[Outcome], pause: timedelta) -> None:
-        """Report unanswered outcomes again, after a pause."""
-        report_at = self._clock.monotonic() + pause.total_seconds()
-        for outcome in outcomes:
-            fence = Fence(outcome.run, outcome.attempt)
-            held = self._held.get(fence)
-            if held is not None:
-                held.report_at = report_at
-                self._ended[fence] = held
+    def answered(
+        self, sending: Sending, answer: ReportAnswer, report_again: timedelta = REPORT_AGAIN
+    ) -> None:
+        """Forget what a server has accepted or refused for good; send the rest again later."""
+        again = frozenset(answer.again)
+        report_at = self._clock.monotonic() + report_again.total_seconds()
+        self._ends.answered(sending, again, report_at)
+        fences = sending.fences()
+        self.forget([fence for fence in fences if fence not in again] if again else fences)
+
+    def put_off(self, sending: Sending, reason: str, report_again: timedelta) -> None:
+        """Send a report again later that a server refused as a whole."""
+        self._ends.put_off(sending, report_again.total_seconds(), reason)
 
     def starts_to_report(self, older_than: float) -> list[Start]:
         """List starts of attempts that have run for so long; shorter ones only report their end."""
         limit = self._clock.monotonic() - older_than
         return [
-            Start(fence.run, fence.attempt, held.started_at)
+            Start(fence.run, fence.number, held.started_at)
             for fence, held in self._held.items()
             if held.started_at
             and not held.is_announced
-            and held.outcome is None
             and held.received_at < limit
+            and fence not in self._ended
         ]
 
     def mark_announced(self, fences: Sequence[Fence]) -> None:
-        for fence in fences:
-            held = self._held.get(fence)
-            if held is not None:
-                held.is_announced = True
+        """Note that the store knows that attempts began; those that ended need not be told."""
+        granted = set(fences)
+        for held in {self._held[fence] for fence in fences if fence in self._held}:
+            left = [fence for fence in held.job.fences if self._is_going(fence)]
+            held.is_announced = held.is_announced or granted.issuperset(left)
 
 
-def _size(outcome: Outcome) -> int:
-    """Estimate the size of an outcome in a message, in bytes."""
-    outputs = 0 if outcome.outputs is None else len(msgspec.msgpack.encode(outcome.outputs))
-    return 500 + len(outcome.output) + len(outcome.message) + 200 * len(outcome.steps) + outputs
+def _checked(batch: WorkBatch) -> list[Fence]:
+    """Return the fences; raise `Unavailable` if the columns do not fit one another."""
+    count, jobs = len(batch), len(batch.jobs)
+    positions = range(count)
+    is_sound = (
+        len(batch.numbers) == count
+        and len(batch.due_at) == count
+        and len(batch.job_of) in (0, count)
+        and (jobs > 0 or not count)
+        and (not batch.job_of or (min(batch.job_of) >= 0 and max(batch.job_of) < jobs))
+        and (not count or (min(batch.numbers) >= 0 and max(batch.numbers) <= MAX_FENCE))
+        and all(at in positions for at in (*batch.inputs, *batch.deadlines, *batch.carts))
+    )
+    fences = batch.fences() if is_sound else []
+    if not is_sound or len(set(fences)) < count or not _are_readable(batch.inputs.values()):
+        raise Unavailable("the server sent work that makes no sense")
+    return fences
+
+
+def _are_readable(inputs: Iterable[str]) -> bool:
+    try:
+        for text in inputs:
+            _inputs.decode(text)
+    except msgspec.MsgspecError:
+        return False
+    return True
+
+
+def _ref(held: Held) -> JobRef:
+    return held.job.batch.job(0)
 
 
 def _interrupted(outcome: Outcome) -> Outcome:

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+import msgspec
+
 from rota.ports.clock import Clock
 from rota.ports.executor import Exit
 
@@ -118,7 +120,7 @@ class Guard:
     def _flush(self) -> None:
         while self._outgoing:
             batch = self._outgoing[: min(self._fitting(), self._most)]
-            data = json.dumps([request for request, _ in batch]).encode()
+            data = _encode([request for request, _ in batch])
             descriptors = [descriptor for _, own in batch for descriptor in own]
             try:
                 socket.send_fds(self._connection, [data], descriptors)
@@ -182,9 +184,16 @@ class Guard:
                     Exit(message["status"], message["signal"], message["cpu"], message["max_rss"]),
                 )
             case _:
-                pass  # started, error: nothing waits for them
+                pass  # error: nothing waits for it
 
     def _end(self, key: str, ending: Exit) -> None:
         future = self._processes.pop(key, None)
         if future is not None and not future.done():
             future.set_result(ending)
+
+
+def _encode(requests: list[dict[str, Any]]) -> bytes:
+    try:
+        return msgspec.json.encode(requests)
+    except UnicodeEncodeError:  # a path that is not UTF-8, as Python sees it
+        return json.dumps(requests).encode()

@@ -12,16 +12,16 @@ from rota.clock import SystemClock
 from rota.domain.run import AttemptResult
 from rota.domain.spec import JobType
 from rota.domain.states import RunState
-from rota.ports.executor import Assignment
+from rota.ports.executor import JobBatch
 from rota.ports.work import (
     Beat,
     BeatAnswer,
     Fence,
     Hello,
     Order,
-    Outcome,
     OutputChunk,
     Progress,
+    Report,
     ReportAnswer,
     Start,
     StartAnswer,
@@ -60,9 +60,9 @@ class DoublingLink:
         await self._link.start(starts)
         return await self._link.start(starts)
 
-    async def report(self, outcomes: Sequence[Outcome]) -> ReportAnswer:
-        await self._link.report(outcomes)
-        answer = await self._link.report(outcomes)
+    async def report(self, report: Report) -> ReportAnswer:
+        await self._link.report(report)
+        answer = await self._link.report(report)
         self._again += self._past
         return answer
 
@@ -95,8 +95,8 @@ class AtOnce:
         self.started: list[str] = []
         self.is_done = asyncio.Event()
 
-    def start(self, assignments: Sequence[Assignment]) -> None:
-        works = [assignment.work for assignment in assignments]
+    def start(self, jobs: Sequence[JobBatch]) -> None:
+        works = [work for job in jobs for work in job.batch.works()]
         self.started += [work.run for work in works]
         self._attempts.ended([outcome(work, AttemptResult.COMPLETED) for work in works])
         if len(set(self.started)) == RUNS:

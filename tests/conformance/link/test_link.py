@@ -9,14 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from rota.domain.errors import NotFound, Unavailable
+from rota.domain.errors import LockedTooLong, NotFound, RotaError, StaleTransition, Unavailable
 from rota.domain.ids import RunId, SessionId
 from rota.domain.output import CHUNK_LIMIT, OutputRecorder, Stream
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Delivery, Overlap
 from rota.domain.states import RunState
+from rota.link import grpc_messages, local
 from rota.operations.runs import cancel
 from rota.ports.work import (
+    ATTEMPT_BITS,
     MAX_AMOUNT,
     MAX_NUMBER,
     MAX_TOTAL,
@@ -24,9 +26,13 @@ from rota.ports.work import (
     Cancel,
     ChunkMeta,
     Dispatch,
+    EndBatch,
     Fence,
     OutputChunk,
     Progress,
+    Refused,
+    Report,
+    ReportAnswer,
     Start,
     StepOutcome,
     Welcome,
@@ -52,7 +58,7 @@ async def taken(shop: Shop, link: WorkerLink, welcome: Welcome, **rules: Any) ->
     await shop.floor.claim_for(welcome.session)
     order = await link.receive()
     assert isinstance(order, Dispatch)
-    return order.work[0]
+    return order.batch.work(0)
 
 
 async def test_a_worker_is_welcomed_with_a_session_a_lease_and_the_store_s_time(
@@ -92,11 +98,75 @@ async def test_work_arrives_in_batches_with_each_spec_once(shop: Shop, link: Wor
 
     assert isinstance(first, Dispatch)
     assert isinstance(second, Dispatch)
-    assert [work.run for work in first.work] == runs
+    assert first.batch.runs == runs
     assert [entry.job_id for entry in first.specs] == [job]
-    assert [work.run for work in second.work] == later
+    assert second.batch.runs == later
     assert second.specs == ()
     assert (first.first, second.first) == (1, 3)
+
+
+async def test_work_that_is_too_long_for_a_message_arrives_in_several(
+    shop: Shop, link: WorkerLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for adapter in (grpc_messages, local):
+        monkeypatch.setattr(adapter, "PIECE", 3_000)
+    welcome = await link.register(hello(slots=8))
+    job = await shop.scene.job(overlap=Overlap.ALLOW)
+    runs = await shop.scene.trigger(job, 8, inputs={"blob": "x" * 1_000})
+    await shop.floor.claim_for(welcome.session)
+
+    async with asyncio.timeout(10):
+        specs, *parts = [await link.receive() for _ in range(5)]
+
+    assert isinstance(specs, Dispatch)
+    assert ([entry.job_id for entry in specs.specs], len(specs.batch)) == ([job], 0)
+    works = [part for part in parts if isinstance(part, Dispatch)]
+    assert [(part.first, len(part.batch)) for part in works] == [(1, 2), (3, 2), (5, 2), (7, 2)]
+    assert [run for part in works for run in part.batch.runs] == runs
+
+
+@pytest.mark.parametrize("error", [LockedTooLong("later"), StaleTransition("odd")], ids=repr)
+async def test_a_server_that_cannot_do_it_now_says_so_and_the_link_goes_on(
+    shop: Shop, link: WorkerLink, monkeypatch: pytest.MonkeyPatch, error: RotaError
+) -> None:
+    async def refuse(*_: Any) -> ReportAnswer:
+        raise error
+
+    await link.register(hello())
+    for verb in ("report", "output"):
+        monkeypatch.setattr(shop.floor, verb, refuse)
+
+    with pytest.raises(Refused, match=error.message) as of_report:
+        await link.report(Report())
+    with pytest.raises(Refused, match=error.message):
+        await link.output([])
+
+    assert of_report.value.code == error.code
+    assert (await link.beat(Beat())).alive
+
+
+async def test_a_report_that_is_invalid_is_not_one_to_send_again(
+    shop: Shop, link: WorkerLink
+) -> None:
+    await link.register(hello())
+
+    with pytest.raises(Unavailable) as problem:
+        await link.report(Report(EndBatch(["r_1"], [1], [], [], [])))
+
+    assert not isinstance(problem.value, Refused)
+
+
+async def test_a_session_that_is_gone_is_told_as_such(
+    shop: Shop, link: WorkerLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: Any) -> ReportAnswer:
+        raise NotFound("no such session")
+
+    await link.register(hello())
+    monkeypatch.setattr(shop.floor, "report", refuse)
+
+    with pytest.raises(NotFound):
+        await link.report(Report())
 
 
 async def test_a_permit_makes_a_run_processing(shop: Shop, link: WorkerLink) -> None:
@@ -135,11 +205,11 @@ async def test_a_report_ends_a_run_with_everything_the_worker_knows(
         max_memory_bytes=1 << 40,
     )
 
-    answer = await link.report([report])
+    answer = await link.report(Report(outcomes=(report,)))
 
     run = await shop.scene.show(work.run)
     [attempt] = await shop.scene.store.attempts(run.id)
-    assert answer.accepted == (work.fence,)
+    assert answer == ReportAnswer()
     assert (run.state, run.exit_code, run.outputs) == (RunState.FAILED, 3, report.outputs)
     assert [(step.name, step.result) for step in attempt.steps] == [
         ("Build", "failed"),
@@ -148,18 +218,61 @@ async def test_a_report_ends_a_run_with_everything_the_worker_knows(
     assert attempt.usage.max_memory_bytes == 1 << 40
 
 
-async def test_a_report_is_accepted_twice_and_a_stale_one_is_fenced(
+async def test_a_report_is_accepted_twice_and_a_stale_one_is_refused(
     shop: Shop, link: WorkerLink
 ) -> None:
     welcome = await link.register(hello())
     work = await taken(shop, link, welcome)
-    await link.report([outcome(work)])
+    report = Report(outcomes=(outcome(work),))
+    await link.report(report)
 
-    again = await link.report([outcome(work)])
-    stale = await link.report([outcome(Fence(work.run, 9))])
+    again = await link.report(report)
+    stale = await link.report(Report(outcomes=(outcome(Fence(work.run, 9)),)))
 
-    assert again.accepted == (work.fence,)
-    assert stale.fenced == (Fence(work.run, 9),)
+    assert again == ReportAnswer()
+    assert stale == ReportAnswer(refused=(Fence(work.run, 9),))
+
+
+async def test_ends_in_columns_are_answered_with_what_was_refused_of_them(
+    shop: Shop, link: WorkerLink
+) -> None:
+    welcome = await link.register(hello())
+    job = await shop.scene.job(overlap=Overlap.ALLOW)
+    runs = await shop.scene.trigger(job, 2)
+    await shop.floor.claim_for(welcome.session)
+    order = await link.receive()
+    assert isinstance(order, Dispatch)
+    now = welcome.store_now
+    ends = EndBatch(
+        [*order.batch.runs, "r_foreign"],
+        [*order.batch.numbers, 1 << ATTEMPT_BITS],
+        [now] * 3,
+        [now] * 3,
+        [7] * 3,
+        {1: '{"rows":3}'},
+    )
+
+    answer = await link.report(Report(ends))
+
+    assert answer == ReportAnswer(refused=(Fence("r_foreign", 1 << ATTEMPT_BITS),))
+    ended = [await shop.scene.show(run) for run in runs]
+    assert [run.state for run in ended] == [RunState.COMPLETED] * 2
+    assert [run.outputs for run in ended] == [None, {"rows": 3}]
+
+
+async def test_a_fence_of_another_incarnation_is_refused(shop: Shop, link: WorkerLink) -> None:
+    welcome = await link.register(hello())
+    work = await taken(shop, link, welcome)
+    other = Fence(work.run, work.number + (1 << ATTEMPT_BITS))
+
+    started = await link.start([Start(other.run, other.number, welcome.store_now)])
+    reported = await link.report(Report(outcomes=(outcome(other),)))
+    beaten = await link.beat(Beat((work.fence, other), received=1))
+
+    assert started.refused == (other,)
+    assert reported == ReportAnswer(refused=(other,))
+    assert beaten.unknown == (other,)
+    assert await shop.scene.state(work.run) is RunState.CLAIMED
 
 
 async def test_output_arrives_chunk_by_chunk(shop: Shop, link: WorkerLink) -> None:
@@ -173,7 +286,7 @@ async def test_output_arrives_chunk_by_chunk(shop: Shop, link: WorkerLink) -> No
     answer = await link.output([OutputChunk(work.run, work.attempt, meta, packed.data)])
 
     [stored] = await shop.scene.store.chunks(RunId(work.run), work.attempt)
-    assert answer.accepted == (work.fence,)
+    assert answer == ReportAnswer()
     assert stored.meta == meta
     assert await shop.engine.blobs.get(stored.key) == packed.data
 
@@ -214,7 +327,7 @@ async def test_a_chunk_that_is_too_large_is_refused_and_the_link_goes_on(
 
     answers = [await link.output([chunk]) for chunk in (huge, endless)]
 
-    assert [answer.fenced for answer in answers] == [(work.fence,)] * 2
+    assert [answer.refused for answer in answers] == [(work.fence,)] * 2
     assert (await link.beat(Beat(held=(work.fence,)))).alive
 
 
@@ -295,7 +408,7 @@ async def test_the_end_of_an_old_connection_does_not_touch_the_new_one(
 
     await other.beat(Beat())
     work = await taken(shop, other, first)
-    assert (await other.report([outcome(work)])).accepted == (work.fence,)
+    assert await other.report(Report(outcomes=(outcome(work),))) == ReportAnswer()
     await other.close()
 
 

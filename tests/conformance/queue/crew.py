@@ -20,7 +20,7 @@ from rota.ports.records import RunQuery
 from rota.ports.work import Dispatch, Fence
 from rota.queue.local import LocalIdleWorkers
 from rota.server.dispatcher.floor import Floor, FloorConfig
-from testkit.builders import Scene, hello, outcome
+from testkit.builders import Scene, hello, outcome, reported
 from testkit.clock import FakeTicker
 from testkit.new_stores import open_new_sqlite
 
@@ -68,9 +68,9 @@ class Crew:
         while True:
             order = await floor.next_order(welcome.session, welcome.stream)
             assert isinstance(order, Dispatch)
-            fences = [work.fence for work in order.work]
+            fences = [work.fence for work in order.batch.works()]
             self.executed.update(fences)
-            await floor.report(welcome.session, [outcome(fence) for fence in fences])
+            await floor.report(welcome.session, reported(*(outcome(fence) for fence in fences)))
             self._reported += len(fences)
             self._news.set()
 

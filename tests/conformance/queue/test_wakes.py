@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from rota.ports.queue import EVENTS, output
+from rota.ports.queue import EVENTS, OUTPUT, output
 from tests.conformance.queue.conftest import SOON, Nodes, hear
 
 pytestmark = pytest.mark.anyio
@@ -78,12 +78,16 @@ async def test_a_closed_listener_hears_nothing_and_closes_twice(nodes: Nodes) ->
 
 
 async def test_a_topic_is_watched_while_somebody_here_listens(nodes: Nodes) -> None:
-    before = nodes.here.is_watched(output("r_1"))
+    before = nodes.here.watched(OUTPUT)
     listener = nodes.here.listen(output("r_1"))
-    during = nodes.here.is_watched(output("r_1"))
+    during = nodes.here.watched(OUTPUT)
     listener.close()
 
-    assert (before, during, nodes.here.is_watched(output("r_1"))) == (False, True, False)
+    assert (before, during, nodes.here.watched(OUTPUT)) == (
+        frozenset(),
+        frozenset({output("r_1")}),
+        frozenset(),
+    )
 
 
 @pytest.mark.parametrize("name", HOSTILE)

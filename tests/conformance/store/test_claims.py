@@ -1,3 +1,5 @@
+"""Runs that workers get: in the order of service, or by the name that a write told."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -5,13 +7,16 @@ from datetime import timedelta
 
 import pytest
 
-from rota.domain.ids import JobId
+from rota.domain.ids import JobId, RunId
 from rota.domain.order import OLDEST_EVERY
 from rota.domain.run import AttemptResult
-from rota.domain.spec import Retry
-from testkit.builders import MINUTE, Scene
+from rota.domain.spec import Overlap, Retry
+from rota.ports.queue import MAX_NAMED, Wakes
+from testkit.builders import MINUTE, Scene, outcome, reported
+from testkit.cart_scenes import CartScene
 
 pytestmark = pytest.mark.anyio
+TICK = timedelta(microseconds=1)
 
 
 async def test_a_claim_gives_the_oldest_runs_first_each_as_a_first_attempt(scene: Scene) -> None:
@@ -32,6 +37,42 @@ async def test_work_carries_what_the_run_was_asked_for(scene: Scene) -> None:
 
     assert (work.job_id, work.job_version, work.inputs) == (job_id, 1, {"host": "db1"})
     assert work.due_at == scene.clock.now()
+
+
+async def test_work_comes_in_columns_each_job_once_and_in_the_order_of_service(
+    scene: Scene, carts: CartScene
+) -> None:
+    first = await scene.job("first", share="team")
+    second = await scene.job("second", share="team", deadline=MINUTE)
+    worker = await scene.worker(slots=20)
+    runs = await scene.trigger(first, inputs={"host": "db1"})
+    runs += await scene.trigger(second)
+    runs += await scene.trigger(first)
+    runs += await scene.trigger(second, inputs={})
+    cart = await carts.submit(first, items=1)
+    await carts.advance(cart)
+
+    batch = (await scene.store.claim(worker, 20)).batch
+
+    assert batch.runs[:4] == runs
+    assert (batch.numbers, batch.jobs) == ([1] * 5, [(first, 1), (second, 1)])
+    assert batch.job_of == [0, 1, 0, 1, 0]
+    assert {at: batch.inputs[at] for at in (0, 3)} == {0: '{"host":"db1"}', 3: "{}"}
+    assert not batch.inputs.keys() & {1, 2}
+    assert batch.deadlines == dict.fromkeys((1, 3), scene.clock.now() + MINUTE // TICK)
+    assert batch.carts == {4: (cart, "item-0")}
+    assert set(batch.due_at) == {scene.clock.now()}
+
+
+async def test_work_of_one_job_names_it_once(scene: Scene) -> None:
+    job_id = await scene.job()
+    runs = await scene.trigger(job_id, 3)
+    worker = await scene.worker()
+
+    batch = (await scene.store.claim(worker, 5)).batch
+
+    assert (batch.runs, batch.jobs, batch.job_of) == (runs, [(job_id, 1)], [])
+    assert (batch.inputs, batch.deadlines, batch.carts) == ({}, {}, {})
 
 
 async def test_a_run_is_claimed_once(scene: Scene) -> None:
@@ -213,3 +254,94 @@ async def test_the_next_attempt_has_the_next_number(scene: Scene) -> None:
         await scene.release()
 
     assert numbers == [1, 2, 3]
+
+
+async def test_named_runs_go_first_then_others_in_order(scene: Scene) -> None:
+    runs = await scene.trigger(await scene.job(overlap=Overlap.ALLOW), 5)
+    worker = await scene.worker()
+
+    works = await scene.claim(worker, 3, runs=[runs[4]])
+
+    assert [work.run for work in works] == [runs[4], runs[0], runs[1]]
+
+
+async def test_no_more_named_runs_than_slots_are_given(scene: Scene) -> None:
+    runs = await scene.trigger(await scene.job(overlap=Overlap.ALLOW), 5)
+    worker = await scene.worker()
+
+    works = await scene.claim(worker, 2, runs=runs[2:])
+
+    assert len(works) == 2
+    assert {work.run for work in works} < set(runs[2:])
+
+
+async def test_names_that_are_stale_unknown_or_unfit_are_passed_over(scene: Scene) -> None:
+    plain = await scene.job("plain", overlap=Overlap.ALLOW)
+    [done, waiting] = await scene.trigger(plain, 2)
+    [elsewhere] = await scene.trigger(await scene.job("gpu", pool="gpu"))
+    [unfit] = await scene.trigger(await scene.job("picky", needs={"site": "fra"}))
+    worker = await scene.worker()
+    await scene.finish(worker, await scene.claim(worker, 1, runs=[done]))
+
+    works = await scene.claim(worker, runs=[done, elsewhere, unfit, "r_nope", waiting])
+
+    assert [work.run for work in works] == [waiting]
+
+
+async def test_the_same_name_twice_is_one_attempt(scene: Scene) -> None:
+    [run] = await scene.trigger(await scene.job())
+    worker = await scene.worker()
+
+    works = await scene.claim(worker, runs=[run, run])
+
+    assert [(work.run, work.attempt) for work in works] == [(run, 1)]
+
+
+async def test_a_claim_by_name_is_charged_like_any_other(scene: Scene) -> None:
+    """Otherwise a share that is always named first would never fall back."""
+    greedy = await scene.job("greedy", overlap=Overlap.ALLOW, share="greedy")
+    modest = await scene.job("modest", overlap=Overlap.ALLOW, share="modest")
+    named = await scene.trigger(greedy, 10)
+    [next_run] = await scene.trigger(modest)
+    worker = await scene.worker(slots=100)
+    await scene.claim(worker, 5, runs=named[:5])
+
+    [work] = await scene.claim(worker, 1)
+
+    assert work.run == next_run
+
+
+async def test_whoever_queues_runs_names_them(scene: Scene, published: list[Wakes]) -> None:
+    submitted = await scene.submit(await scene.job(overlap=Overlap.ALLOW), 3)
+
+    assert published[-1].pools == {"default": submitted.runs}
+
+
+async def test_many_runs_are_not_named(scene: Scene, published: list[Wakes]) -> None:
+    await scene.submit(await scene.job(overlap=Overlap.ALLOW), MAX_NAMED + 1)
+
+    assert published[-1].pools == {"default": ()}
+
+
+async def test_what_a_report_claims_itself_is_not_offered_to_others(
+    scene: Scene, published: list[Wakes]
+) -> None:
+    job = await scene.job(max_concurrency=1)
+    await scene.trigger(job, 3)
+    worker = await scene.worker()
+    [work] = await scene.claim(worker)
+
+    alone = await scene.store.finish(worker, reported(outcome(work)), claim=1)
+    await scene.store.finish(worker, reported(outcome(alone.claimed.work(0))))
+
+    assert published[-2].pools == {}
+    assert [len(runs) for runs in published[-1].pools.values()] == [1]
+
+
+async def test_whether_a_run_still_waits_for_a_worker_can_be_told(scene: Scene) -> None:
+    first, second = await scene.trigger(await scene.job(overlap=Overlap.ALLOW), 2)
+    await scene.claim(await scene.worker(), 1, runs=[first])
+
+    assert not await scene.store.any_queued([first, RunId("r_nope")])
+    assert await scene.store.any_queued([first, second])
+    assert not await scene.store.any_queued([])

@@ -168,8 +168,8 @@ async def test_nothing_is_stranded_in_a_line_at_rest(scene: Scene) -> None:
     async def work(worker: SessionId) -> None:
         for _ in range(20):
             works = await scene.claim(worker, 3)
-            finished = await scene.finish(worker, works) if works else None
-            done.extend(fence.run for fence in finished.accepted) if finished else None
+            refused = (await scene.finish(worker, works)).refused if works else ()
+            done.extend(work.run for work in works if work.fence not in refused)
 
     await at_once([*map(work, workers), *(scene.trigger(job_id, 1) for _ in range(60))])
     while works := await scene.claim(workers[0]):

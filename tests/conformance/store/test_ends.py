@@ -8,12 +8,13 @@ from msgspec import structs
 
 from rota.domain.errors import Conflict, Invalid, NotFound
 from rota.domain.ids import RunId, SessionId, micros
-from rota.domain.run import AttemptResult, OutputState
+from rota.domain.run import AttemptResult, OutputState, StepReport
 from rota.domain.spec import Delivery, Retry
 from rota.domain.states import RunState
 from rota.ports.queue import Wakes
-from rota.ports.work import Fence, Start, StepOutcome, Work
-from testkit.builders import MINUTE, Scene, outcome
+from rota.ports.records import Finished, StoredChunk
+from rota.ports.work import ChunkMeta, Fence, Progress, Report, Start, StepOutcome, Work
+from testkit.builders import MINUTE, Scene, ends, outcome, reported
 from tests.conformance.store.conftest import every_way
 
 pytestmark = pytest.mark.anyio
@@ -101,7 +102,7 @@ class TestStart:
         worker, work = await claimed(scene)
         claimed_at = scene.clock.instant
 
-        await scene.store.start(worker, [Start(work.run, work.attempt, 0)])
+        await scene.store.start(worker, [Start(work.run, work.number, 0)])
 
         assert (await scene.show(work.run)).started_at == claimed_at
 
@@ -114,13 +115,13 @@ class TestFinish:
         finished = await scene.finish(worker, [work], outputs={"rows": 3})
 
         run = await scene.show(work.run)
-        assert (finished.accepted, finished.fenced) == ((work.fence,), ())
+        assert (finished.refused, finished.again) == ((), ())
         assert (run.state, run.outputs) == (RunState.COMPLETED, {"rows": 3})
         assert (run.ended_at, run.first_started_at) == (scene.clock.instant, scene.clock.instant)
 
     async def test_everything_a_worker_tells_is_kept(self, scene: Scene) -> None:
         worker, work = await claimed(scene)
-        steps = (StepOutcome("build", "completed", 0, None, 1.5, 2),)
+        steps = (StepOutcome("build", "completed", 0, None, 1.5, 2, 0.75, 2048, "oom"),)
 
         await scene.finish(
             worker,
@@ -138,7 +139,9 @@ class TestFinish:
 
         [attempt] = await scene.store.attempts(RunId(work.run))
         assert (attempt.exit_code, attempt.message, attempt.worker) == (0, "done", "worker")
-        assert (attempt.steps[0].name, attempt.steps[0].tries) == ("build", 2)
+        assert attempt.steps == (
+            StepReport("build", "completed", 0, None, 1.5, 2, 0.75, 2048, "oom"),
+        )
         assert (attempt.usage.cpu_seconds, attempt.usage.max_memory_bytes) == (1.25, 4096)
         assert (attempt.output.state, attempt.output.lines) == (OutputState.INLINE, 1)
         assert attempt.output.truncated
@@ -152,7 +155,7 @@ class TestFinish:
 
         reports = [await scene.finish(worker, [work], result) for _ in range(2)]
 
-        assert [report.accepted for report in reports] == [(work.fence,)] * 2
+        assert [report.refused for report in reports] == [()] * 2
         assert await scene.store.late_results(RunId(work.run)) == []
         assert len(await scene.store.attempts(RunId(work.run))) == 1
 
@@ -164,7 +167,7 @@ class TestFinish:
 
         finished = await scene.finish(worker, [work, work], result)
 
-        assert (finished.accepted, finished.fenced) == ((work.fence,), ())
+        assert (finished.refused, finished.again) == ((), ())
         assert (await scene.show(work.run)).failures == (result is AttemptResult.FAILED)
 
     async def test_a_report_about_an_attempt_that_was_followed_is_a_repeat(
@@ -177,7 +180,7 @@ class TestFinish:
 
         again = await scene.finish(worker, [work], AttemptResult.FAILED)
 
-        assert again.accepted == (work.fence,)
+        assert again.refused == ()
         assert await scene.state(work.run) is RunState.CLAIMED
 
     async def test_final_is_final(self, scene: Scene) -> None:
@@ -200,7 +203,7 @@ class TestFinish:
 
         finished = await scene.finish(thief, [work], result)
 
-        assert (finished.accepted, finished.fenced) == ((), (work.fence,))
+        assert finished.refused == (work.fence,)
         assert await scene.state(work.run) is RunState.CLAIMED
 
     @pytest.mark.parametrize("result", [AttemptResult.COMPLETED, AttemptResult.FAILED])
@@ -211,10 +214,10 @@ class TestFinish:
         thief = await scene.worker("thief")
         never = Fence(foreign.run, 7)
 
-        stolen = await scene.store.finish(thief, [outcome(foreign.fence, result)])
-        invented = await scene.store.finish(holder, [outcome(never, result)])
+        stolen = await scene.store.finish(thief, reported(outcome(foreign.fence, result)))
+        invented = await scene.store.finish(holder, reported(outcome(never, result)))
 
-        assert (stolen.fenced, invented.fenced) == ((foreign.fence,), (never,))
+        assert (stolen.refused, invented.refused) == ((foreign.fence,), (never,))
         assert await scene.store.late_results(RunId(foreign.run)) == []
         assert "run.late_result" not in {each.kind for each in await scene.store.events(0, 100)}
 
@@ -230,7 +233,7 @@ class TestFinish:
         await scene.finish(winner, [again])
 
         [kept] = await scene.store.late_results(RunId(work.run))
-        assert finished.fenced == (work.fence,)
+        assert finished.refused == (work.fence,)
         assert (kept.attempt, kept.session, kept.message) == (1, late, "me too")
         assert (await scene.show(work.run)).worker == "winner"
 
@@ -245,7 +248,7 @@ class TestFinish:
 
         finished = await scene.finish(worker, [work], message=message)
 
-        assert (again.attempt, finished.fenced) == (2, (work.fence,))
+        assert (again.attempt, finished.refused) == (2, (work.fence,))
         assert await scene.state(work.run) is RunState.CLAIMED
 
     async def test_a_fenced_report_leaves_its_neighbours_unharmed(self, scene: Scene) -> None:
@@ -254,15 +257,14 @@ class TestFinish:
 
         finished = await scene.finish(worker, [stale, nowhere, work])
 
-        assert finished.accepted == (work.fence,)
-        assert set(finished.fenced) == {stale, nowhere}
+        assert set(finished.refused) == {stale, nowhere}
 
     async def test_a_result_nobody_knows_counts_as_a_failure(self, scene: Scene) -> None:
         worker, work = await claimed(scene)
 
         finished = await scene.finish(worker, [work], "EVAPORATED")
 
-        assert finished.accepted == (work.fence,)
+        assert finished.refused == ()
         assert await scene.state(work.run) is RunState.FAILED
 
     async def test_times_lie_between_the_claim_and_now(self, scene: Scene) -> None:
@@ -270,10 +272,10 @@ class TestFinish:
         worker, work = await claimed(scene)
         before, after = scene.clock.now() - 10, scene.clock.now() + 10
 
-        await scene.store.finish(worker, [outcome(work, at=before)])
+        await scene.store.finish(worker, reported(outcome(work, at=before)))
         await scene.trigger((await scene.show(work.run)).job_id)
         [second] = await scene.claim(worker)
-        await scene.store.finish(worker, [outcome(second, AttemptResult.FAILED, at=after)])
+        await scene.store.finish(worker, reported(outcome(second, AttemptResult.FAILED, at=after)))
 
         for run in (await scene.show(work.run), await scene.show(second.run)):
             assert run.started_at == run.ended_at == scene.clock.instant
@@ -287,7 +289,7 @@ class TestFinish:
         scene.advance(SECOND)
         report = outcome(work, at=began, steps=steps)
 
-        await scene.store.finish(worker, [structs.replace(report, ended_at=began + 20_000)])
+        await scene.store.finish(worker, reported(structs.replace(report, ended_at=began + 20_000)))
 
         run = await scene.show(work.run)
         assert run.started_at is not None
@@ -316,10 +318,182 @@ class TestFinish:
         works = await scene.claim(worker)
 
         reports = [outcome(work, at=scene.clock.now()) for work in works[:1]]
-        finished = await scene.store.finish(worker, reports, claim=5)
+        finished = await scene.store.finish(worker, reported(*reports), claim=5)
 
-        assert [work.run for work in finished.claimed] == runs[2:3]
+        assert [work.run for work in finished.claimed.works()] == runs[2:3]
         assert (await scene.store.sessions(alive_only=True))[0].held == 2
+
+
+class TestReport:
+    async def test_it_may_have_ends_in_columns_and_outcomes(self, scene: Scene) -> None:
+        runs = await scene.trigger(await scene.job(), 4)
+        worker = await scene.worker()
+        plain, rich, bad, _ = works = await scene.claim(worker)
+        now = scene.clock.now()
+
+        finished = await scene.store.finish(
+            worker,
+            Report(
+                ends(outcome(plain, at=now, cpu_seconds=0.25)),
+                (
+                    outcome(rich, at=now, message="fine", outputs={"rows": 3}),
+                    outcome(bad, AttemptResult.FAILED, at=now),
+                ),
+            ),
+            claim=5,
+        )
+
+        completed = RunState.COMPLETED
+        assert finished == Finished()
+        assert await scene.states(runs) == [completed, completed, RunState.FAILED, RunState.CLAIMED]
+        assert [(await scene.store.attempts(RunId(w.run)))[0].usage.cpu_seconds for w in works][
+            :2
+        ] == [0.25, 0.0]
+
+    async def test_columns_have_outputs_where_there_are_any(self, scene: Scene) -> None:
+        runs = await scene.trigger(await scene.job(), 3)
+        worker = await scene.worker()
+        works = await scene.claim(worker)
+        made = [None, {"rows": 3}, None]
+
+        now = scene.clock.now()
+        outcomes = [outcome(w, at=now, outputs=o) for w, o in zip(works, made, strict=True)]
+        await scene.store.finish(worker, Report(ends(*outcomes)))
+
+        assert [(await scene.show(run)).outputs for run in runs] == made
+
+    @pytest.mark.parametrize("is_first_in_columns", [True, False])
+    async def test_of_two_ends_of_one_attempt_the_first_counts(
+        self, scene: Scene, is_first_in_columns: bool
+    ) -> None:
+        worker, work = await claimed(scene)
+        other = (await scene.trigger(await scene.job("other")))[0]
+        [beside] = await scene.claim(worker)
+        now = scene.clock.now()
+        good, better = (outcome(work, at=now, outputs={"n": n}) for n in (1, 2))
+        bad = outcome(work, AttemptResult.FAILED, at=now)
+        worst = outcome(work, AttemptResult.FAILED, at=now, exit_code=9)
+
+        await scene.store.finish(
+            worker,
+            Report(ends(outcome(beside, at=now), good, better), (bad,))
+            if is_first_in_columns
+            else Report(ends(outcome(beside, at=now)), (bad, worst)),
+        )
+
+        run = await scene.show(work.run)
+        expected = (
+            (RunState.COMPLETED, {"n": 1}) if is_first_in_columns else (RunState.FAILED, None)
+        )
+        assert (run.state, run.outputs, run.exit_code) == (*expected, None)
+        assert await scene.state(other) is RunState.COMPLETED
+
+    async def test_an_end_that_does_not_know_its_times_ends_now(self, scene: Scene) -> None:
+        worker, work = await claimed(scene)
+        now = scene.advance(SECOND)
+
+        await scene.store.finish(worker, Report(ends(outcome(work, outputs={"n": 1}))))
+
+        run = await scene.show(work.run)
+        assert (run.state, run.started_at, run.ended_at) == (RunState.COMPLETED, None, now)
+        assert run.outputs == {"n": 1}
+
+    @pytest.mark.parametrize("message", ["", "with something to tell"])
+    @pytest.mark.parametrize(
+        ("started", "ended"), [(-3600, 3600), (-3600, 0), (0, 3600), (3600, 7200), (3600, -3600)]
+    )
+    async def test_no_end_lies_in_the_future_or_before_its_start(
+        self, scene: Scene, started: int, ended: int, message: str
+    ) -> None:
+        worker, work = await claimed(scene)
+        claimed_at = scene.clock.instant
+        now = scene.advance(SECOND)
+        at = scene.clock.now()
+        told = structs.replace(
+            outcome(work, at=at + started * 1_000_000, message=message),
+            ended_at=at + ended * 1_000_000,
+        )
+
+        await scene.store.finish(worker, reported(told))
+
+        run = await scene.show(work.run)
+        assert run.started_at is not None
+        assert run.ended_at is not None
+        assert claimed_at <= run.started_at <= run.ended_at <= now
+
+    async def test_a_word_of_the_worker_is_the_cause_of_a_failure(self, scene: Scene) -> None:
+        worker, work = await claimed(scene)
+
+        await scene.finish(worker, [work], AttemptResult.FAILED, signal=9, cause="oom")
+
+        assert (await scene.show(work.run)).cause == "oom"
+
+    @pytest.mark.parametrize(
+        ("result", "cause", "told"),
+        [
+            (AttemptResult.TIMED_OUT, "oom", "timeout"),
+            (AttemptResult.FAILED, "not\na word", "signal 9"),
+            (AttemptResult.FAILED, "x" * 41, "signal 9"),
+            (AttemptResult.CANCELLED, "oom", "cancelled"),
+        ],
+    )
+    async def test_what_is_no_word_or_no_failure_has_the_cause_that_it_always_had(
+        self, scene: Scene, result: AttemptResult, cause: str, told: str
+    ) -> None:
+        worker, work = await claimed(scene)
+
+        await scene.finish(worker, [work], result, signal=9, cause=cause)
+
+        assert (await scene.show(work.run)).cause == told
+
+
+class TestForeignIncarnation:
+    """The number of a fence has room for an incarnation of the store: today's is 0."""
+
+    NUMBERS = pytest.mark.parametrize("number", [2**31, 2**32 + 1, 2**63 - 1])
+
+    @NUMBERS
+    @pytest.mark.parametrize("message", ["", "with something to tell"])
+    async def test_a_report_is_refused(self, scene: Scene, number: int, message: str) -> None:
+        worker, work = await claimed(scene)
+        foreign = Fence(work.run, number)
+
+        finished = await scene.finish(worker, [foreign, work], message=message)
+
+        assert finished == Finished((foreign,))
+        assert await scene.store.late_results(RunId(work.run)) == []
+        assert await scene.state(work.run) is RunState.COMPLETED
+
+    @NUMBERS
+    async def test_a_start_is_refused(self, scene: Scene, number: int) -> None:
+        worker, work = await claimed(scene)
+        foreign = Fence(work.run, number)
+
+        answer = await scene.start(worker, [foreign])
+
+        assert answer.refused == (foreign,)
+        assert await scene.state(work.run) is RunState.CLAIMED
+
+    @NUMBERS
+    async def test_its_output_and_progress_change_nothing(self, scene: Scene, number: int) -> None:
+        worker, work = await claimed(scene)
+        foreign = Fence(work.run, number)
+        chunk = StoredChunk(ChunkMeta(0, 0, 1, 6, 0, 0), "key")
+
+        refused = await scene.store.add_chunks(worker, [(foreign, chunk)])
+        await scene.store.record_progress(worker, [Progress(work.run, number, 1.0, 2.0)])
+
+        assert refused == (foreign,)
+        assert await scene.store.chunks(RunId(work.run), 1) == []
+        assert (await scene.show(work.run)).progress is None
+
+    @NUMBERS
+    async def test_nothing_is_lost(self, scene: Scene, number: int) -> None:
+        worker, work = await claimed(scene)
+
+        await scene.store.lose(worker, [Fence(work.run, number)])
+
+        assert await scene.state(work.run) is RunState.CLAIMED
 
 
 class TestRetry:
@@ -461,7 +635,7 @@ class TestLoss:
 
         finished = await scene.finish(worker, [work])
 
-        assert finished.fenced == (work.fence,)
+        assert finished.refused == (work.fence,)
         assert await scene.state(work.run) is RunState.UNKNOWN
         assert len(await scene.store.late_results(RunId(work.run))) == 1
 

@@ -1,17 +1,29 @@
+"""Runs of due times: one each, and begun at once where a worker of the firing server has room."""
+
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
-from rota.domain.ids import JobId, scheduled_run_id
+from rota.domain.ids import JobId, SessionId, scheduled_run_id
 from rota.domain.job import Job
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
 from rota.ports.queue import Wakes
-from rota.ports.records import Answered, PlannedRun, RemovedJob, RunQuery
+from rota.ports.records import Answered, Fired, PlannedRun, RemovedJob, Room, RunQuery
+from rota.ports.work import WorkBatch
+from rota.store.sqlite.opening import open_sqlite
+from rota.store.store import SqlStore
 from testkit.builders import ALL_SHARDS, MINUTE, Scene, firing_of
+from testkit.clock import FakeTicker
+from tests.conformance.store.rivals import Rival
 
 pytestmark = pytest.mark.anyio
 
@@ -236,3 +248,175 @@ async def test_a_run_for_later_waits_for_its_time(scene: Scene) -> None:
     await scene.release()
     assert (await scene.show(run)).due_at == at
     assert await scene.state(run) is RunState.QUEUED
+
+
+async def due_jobs(scene: Scene, count: int = 1, **fields: Any) -> list[JobId]:
+    now = scene.clock.instant
+    return [await scene.job(f"job-{n}", next_at=now, **fields) for n in range(count)]
+
+
+async def fire(scene: Scene, jobs: Sequence[JobId], room: Room | None) -> Fired:
+    found = [await scene.show_job(job) for job in jobs]
+    firings = [firing_of(job, next_at=scene.clock.instant + MINUTE) for job in found]
+    return await scene.store.fire(firings, await scene.ownership(), room)
+
+
+async def fire_for(scene: Scene, session: SessionId, **fields: Any) -> Fired:
+    """Fire a job that is due, for a worker that is said to have ten free slots."""
+    return await fire(scene, await due_jobs(scene, **fields), Room(session, 10))
+
+
+def is_left_waiting(fired: Fired, wakes: Wakes) -> bool:
+    return not fired.claimed and fired.run_count == 1 and list(wakes.pools) == ["default"]
+
+
+async def test_what_is_due_is_claimed_by_the_firing_and_nobody_else_is_woken(
+    scene: Scene, published: list[Wakes]
+) -> None:
+    worker = await scene.worker()
+
+    fired = await fire_for(scene, worker)
+
+    [work] = fired.claimed.works()
+    run = await scene.show(work.run)
+    assert (run.state, run.session, work.attempt) == (RunState.CLAIMED, worker, 1)
+    assert published[-1].pools == {}
+    assert await scene.claim(worker) == []
+
+
+async def test_what_the_firing_claimed_is_finished_like_any_other(scene: Scene) -> None:
+    worker = await scene.worker()
+    fired = await fire_for(scene, worker)
+
+    finished = await scene.finish(worker, fired.claimed.works())
+
+    assert finished.refused == ()
+    assert await scene.states(fired.claimed.runs) == [RunState.COMPLETED]
+
+
+async def test_what_finds_no_room_waits_for_others(scene: Scene, published: list[Wakes]) -> None:
+    worker, other = await scene.worker(), await scene.worker("other")
+
+    fired = await fire(scene, await due_jobs(scene, 3), Room(worker, 2))
+
+    [waiting] = published[-1].pools["default"]
+    assert len(fired.claimed) == 2
+    assert [work.run for work in await scene.claim(other)] == [waiting]
+
+
+async def test_room_that_the_worker_has_not_is_not_filled(scene: Scene) -> None:
+    worker = await scene.worker(slots=2)
+
+    fired = await fire(scene, await due_jobs(scene, 3), Room(worker, 10))
+
+    assert len(fired.claimed) == 2
+
+
+async def test_who_waited_before_goes_first(scene: Scene, published: list[Wakes]) -> None:
+    [earlier] = await scene.trigger(await scene.job("earlier", share="team"))
+    worker = await scene.worker()
+
+    fired = await fire(scene, await due_jobs(scene, share="team"), Room(worker, 1))
+
+    assert [work.run for work in fired.claimed.works()] == [earlier]
+    assert len(published[-1].pools["default"]) == 1
+
+
+async def test_a_worker_that_connected_anew_gets_nothing_from_its_former_server(
+    scene: Scene,
+    published: list[Wakes],
+) -> None:
+    worker = await scene.worker()
+
+    fired = await fire(scene, await due_jobs(scene), Room(worker, 10, stream=2))
+
+    assert is_left_waiting(fired, published[-1])
+
+
+async def test_a_worker_that_is_gone_does_not_keep_a_job_from_firing(
+    scene: Scene, published: list[Wakes]
+) -> None:
+    worker = await scene.worker()
+    await scene.store.end_session(worker)
+
+    assert is_left_waiting(await fire_for(scene, worker), published[-1])
+
+
+async def test_a_worker_that_stops_gets_nothing(scene: Scene, published: list[Wakes]) -> None:
+    worker = await scene.worker()
+    await scene.store.renew(worker, stopping=True)
+
+    assert is_left_waiting(await fire_for(scene, worker), published[-1])
+
+
+async def test_a_drained_worker_gets_nothing(scene: Scene, published: list[Wakes]) -> None:
+    worker = await scene.worker()
+    await scene.store.drain_worker("worker", actor="operator")
+
+    assert is_left_waiting(await fire_for(scene, worker), published[-1])
+
+
+async def test_a_worker_of_another_pool_gets_nothing(scene: Scene, published: list[Wakes]) -> None:
+    worker = await scene.worker(pool="gpu")
+
+    assert is_left_waiting(await fire_for(scene, worker), published[-1])
+
+
+async def test_a_run_that_may_not_go_yet_is_not_claimed(
+    scene: Scene, published: list[Wakes]
+) -> None:
+    worker = await scene.worker()
+    [job] = await due_jobs(scene, max_concurrency=1)
+    await scene.trigger(job)
+
+    fired = await fire(scene, [job], Room(worker, 10))
+
+    assert (fired.claimed, fired.run_count, published[-1].pools) == (WorkBatch(), 1, {})
+
+
+class TestOnPostgres:
+    @pytest.fixture
+    def store(self, postgres_store: SqlStore) -> SqlStore:
+        return postgres_store
+
+    async def test_firing_waits_for_nobody_who_is_busy_with_the_worker(
+        self, scene: Scene, rival: Rival, published: list[Wakes]
+    ) -> None:
+        worker = await scene.worker()
+        await rival.execute("BEGIN; SELECT FROM session FOR UPDATE")
+
+        fired = await fire_for(scene, worker)
+
+        await rival.execute("ROLLBACK")
+        assert is_left_waiting(fired, published[-1])
+
+
+COLUMNS = """id, project, job_id, job, job_version, trigger, state, due_at, release_at, priority,
+    pool, chain, shape, delivery, max_attempts, expected, created_by, created_at"""
+AGAIN = f"INSERT INTO run ({COLUMNS}) SELECT {COLUMNS} FROM run"
+
+
+async def fire_once(scene: Scene) -> None:
+    job_id = await scene.job(next_at=scene.clock.instant)
+    await scene.fire(job_id)
+
+
+async def test_sqlite_refuses_the_id_of_a_run_twice(tmp_path: Path, clock: FakeTicker) -> None:
+    path = tmp_path / "rota.db"
+    store = await open_sqlite(path, clock=clock)
+    await fire_once(Scene(store, clock))
+    await store.close()
+
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT count(*) FROM run").fetchone() == (1,)
+        with pytest.raises(sqlite3.IntegrityError, match=r"UNIQUE.*run\.id"):
+            database.execute(AGAIN)
+
+
+async def test_postgres_refuses_the_id_of_a_run_twice(
+    postgres_store: SqlStore, clock: FakeTicker, rival: Rival
+) -> None:
+    await fire_once(Scene(postgres_store, clock))
+
+    with pytest.raises(asyncpg.UniqueViolationError, match="run_id"):
+        await rival.execute(AGAIN)

@@ -15,7 +15,7 @@ from rota.domain.states import RunState
 from rota.ports.forecasts import PredictedStart, TokensLeft
 from rota.ports.records import ScheduleMove
 from rota.ports.work import Outcome
-from testkit.builders import MINUTE, Scene
+from testkit.builders import MINUTE, Scene, reported
 from testkit.cart_scenes import SUBMITTER, CartScene
 
 pytestmark = pytest.mark.anyio
@@ -34,8 +34,8 @@ async def completed(scene: Scene, job: JobId, seconds: int) -> None:
     session = await scene.worker()
     [work] = await scene.claim(session)
     began, ended = scene.clock.instant, scene.advance(timedelta(seconds=seconds))
-    end = Outcome(work.run, work.attempt, AttemptResult.COMPLETED, micros(began), micros(ended))
-    await scene.store.finish(session, [end])
+    end = Outcome(work.run, work.number, AttemptResult.COMPLETED, micros(began), micros(ended))
+    await scene.store.finish(session, reported(end))
 
 
 async def test_jobs_come_by_their_next_due_time(scene: Scene) -> None:

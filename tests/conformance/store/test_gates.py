@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from rota.domain import gates
 from rota.domain.ids import JobId, RunId, SessionId
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Overlap, Retry
 from rota.domain.states import RunState
 from rota.ports.queue import Wakes
 from rota.ports.work import Work
-from testkit.builders import MINUTE, Scene, firing_of
+from rota.store.script import Script, query
+from rota.store.store import SqlStore
+from testkit.builders import MINUTE, Scene, closed_until, firing_of
 
 pytestmark = pytest.mark.anyio
 RETRY = Retry(attempts=3, delay=timedelta(seconds=90))
@@ -267,6 +271,43 @@ async def test_a_limit_that_is_set_later_counts_what_runs_already(scene: Scene) 
     assert (before, await scene.state(third)) == (RunState.BLOCKED, RunState.QUEUED)
 
 
+async def test_a_limit_that_is_set_later_counts_what_was_released_before(scene: Scene) -> None:
+    job_id = await scene.job()
+    await scene.trigger(job_id, at=scene.clock.instant + MINUTE)
+    scene.advance(MINUTE)
+    await scene.release()
+
+    await scene.change(job_id, max_concurrency=1)
+    [second] = await scene.trigger(job_id)
+
+    assert await scene.state(second) is RunState.BLOCKED
+
+
+@pytest.mark.parametrize("limit", [None, 5])
+async def test_a_released_run_counts_where_it_would_if_it_had_been_queued_at_once(
+    scene: Scene, limit: int | None
+) -> None:
+    job_id = await scene.job(max_concurrency=limit)
+    [delayed] = await scene.trigger(job_id, at=scene.clock.instant + MINUTE)
+    scene.advance(MINUTE)
+    await scene.release()
+    [at_once] = await scene.trigger(job_id)
+
+    expected = set() if limit is None else {job_id}
+    assert await scene.states([delayed, at_once]) == [RunState.QUEUED] * 2
+    assert await gates_of(scene, delayed) == await gates_of(scene, at_once) == expected
+
+
+async def gates_of(scene: Scene, run: RunId) -> set[str]:
+    """The jobs at whose gates a run counts."""
+    assert isinstance(scene.store, SqlStore)
+
+    def script(_: int) -> Script[set[str]]:
+        return {row["job_id"] for row in (yield query("gates_of_runs", ids=[run]))}
+
+    return await scene.store._driver.read(script)
+
+
 async def test_a_limit_that_is_lowered_holds_back_until_enough_have_ended(scene: Scene) -> None:
     job_id = await scene.job(max_concurrency=3)
     await scene.trigger(job_id, 4)
@@ -314,3 +355,65 @@ async def test_a_waiting_run_past_its_deadline_times_out(scene: Scene) -> None:
     assert released == 2
     assert await scene.states([first, second]) == [RunState.TIMED_OUT] * 2
     assert (await scene.show(first)).cause == "deadline"
+
+
+class TestClosedJobs:
+    """A gate that closes whole jobs is opened by the sweep, whatever the gate is."""
+
+    async def test_runs_of_a_closed_job_wait_until_it_opens(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        opens_at = scene.clock.instant + 3 * MINUTE
+        monkeypatch.setattr(gates, "CLOSINGS", (*gates.CLOSINGS, closed_until(opens_at)))
+        job_id = await scheduled_job(scene, Overlap.QUEUE_ALL)
+        due = (await scene.scheduled_run(job_id)).id
+        [asked] = await scene.trigger(job_id)
+        await scene.store.release_forgotten(100)
+        closed = [await scene.show(run) for run in (due, asked)]
+
+        scene.advance(opens_at - scene.clock.instant)
+        await scene.store.release_forgotten(100)
+        await scene.release()
+
+        assert {run.state for run in closed} == {RunState.BLOCKED}
+        assert {run.reasons[0].key for run in closed} == {f"calendar:{job_id}"}
+        assert await scene.states([due, asked]) == [RunState.QUEUED] * 2
+
+    async def test_a_gate_that_is_taken_away_lets_its_runs_go(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        closing = closed_until(scene.clock.instant + 3 * MINUTE)
+        monkeypatch.setattr(gates, "CLOSINGS", (*gates.CLOSINGS, closing))
+        [run] = await scene.trigger(await scene.job())
+
+        never = replace(closing, reason=lambda *_: None)
+        monkeypatch.setattr(gates, "CLOSINGS", (*gates.CLOSINGS[:-1], never))
+        await scene.store.release_forgotten(100)
+        await scene.release()
+
+        assert await scene.state(run) is RunState.QUEUED
+
+    async def test_the_end_of_a_pause_leaves_runs_at_the_gate_that_is_still_closed(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        opens_at = scene.clock.instant + 3 * MINUTE
+        monkeypatch.setattr(gates, "CLOSINGS", (*gates.CLOSINGS, closed_until(opens_at)))
+        job_id = await scene.job()
+        await scene.move("paused", job_id)
+        [run] = await scene.trigger(job_id)
+        paused = await scene.show(run)
+
+        await scene.move("resumed", job_id)
+        await scene.release()
+
+        after = await scene.show(run)
+        assert [each.reasons[0].gate for each in (paused, after)] == ["pause", "calendar"]
+        assert after.reasons[0].eligible_at == opens_at
+
+    async def test_the_sweep_leaves_a_paused_job_alone(self, scene: Scene) -> None:
+        job_id = await scene.job()
+        await scene.move("paused", job_id)
+        [run] = await scene.trigger(job_id)
+
+        assert await scene.store.release_forgotten(100) == 0
+        assert await scene.state(run) is RunState.BLOCKED

@@ -271,6 +271,22 @@ async def test_a_job_shows_how_its_newest_run_went(scene: Scene) -> None:
     assert (job.last_state, job.last_ended_at) == ("COMPLETED", scene.clock.instant)
 
 
+async def test_last_run_is_found_past_those_that_wait(scene: Scene) -> None:
+    ran, waits = await scene.job("ran", overlap=Overlap.ALLOW), await scene.job("waits")
+    await scene.trigger(ran)
+    worker = await scene.worker()
+    [work] = await scene.claim(worker)
+    going = await scene.store.last_runs([ran])
+    await scene.finish(worker, [work])
+    await scene.trigger(ran, at=scene.clock.instant + MINUTE)
+    await scene.trigger(waits)
+
+    found = await scene.store.last_runs([ran, waits])
+
+    assert going == {ran: ("CLAIMED", None)}
+    assert found == {ran: ("COMPLETED", scene.clock.instant)}
+
+
 async def test_a_deleted_job_is_found_by_its_name_and_id(scene: Scene) -> None:
     first = await scene.job("backup")
     await scene.store.save_jobs([], removed=[RemovedJob(first)], actor="editor")

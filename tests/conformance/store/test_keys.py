@@ -249,7 +249,7 @@ async def test_the_death_of_a_worker_frees_what_its_runs_held(scene: Scene) -> N
     late = await scene.finish(worker, [Work(first, 1, job, 1, 0)])
     await keep(scene)
 
-    assert late.fenced
+    assert late.refused
     assert await scene.state(second) is RunState.QUEUED
 
 

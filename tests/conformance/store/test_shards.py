@@ -1,4 +1,4 @@
-"""Servers, their leases, and the shards that each may fire for."""
+"""Servers, their leases, and the shards that each may fire for, however often they change."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from rota.domain.ids import SHARD_COUNT, JobId, ServerId, shard_of
 from rota.domain.job import Job
 from rota.ports.records import Fired, OwnedShards, Ownership, RunQuery
+from rota.ports.store import Store
 from testkit.builders import ALL_SHARDS, MINUTE, Scene, firing_of, new_server
 from tests.conformance.store.conftest import every_way
 
 pytestmark = pytest.mark.anyio
-
 LEASE = timedelta(seconds=5)
 DAY = timedelta(days=1)
 ONE, TWO = ServerId("s_one"), ServerId("s_two")
@@ -248,3 +248,35 @@ async def test_a_due_time_that_an_owner_answered_is_not_answered_by_the_next(sce
 
     assert outcome(again) == (set(), set())
     assert await run_count(scene) == 1
+
+
+FAILOVERS = 20
+
+
+async def take_shards(store: Store, server: str) -> Ownership:
+    """What a server owns that arrives after the others' leases have ended."""
+    await store.join(new_server(server, lease=LEASE))
+    holding = await store.keep_shards(ServerId(server), stopping=False)
+    return Ownership(ServerId(server), holding.shards)
+
+
+async def fire_as(scene: Scene, owners: list[Ownership], job: Job) -> list[frozenset[JobId]]:
+    """What each of them was let do for the same due time, the oldest owner first."""
+    assert job.next_at is not None
+    firing = firing_of(job, next_at=job.next_at + LEASE)
+    return [(await scene.store.fire([firing], owner)).accepted for owner in owners]
+
+
+async def test_twenty_failovers_answer_each_due_time_once(scene: Scene) -> None:
+    job_id = await scene.job(next_at=scene.clock.instant + LEASE)
+    owners: list[Ownership] = []
+    for number in range(FAILOVERS):
+        scene.advance(LEASE)
+        owners.append(await take_shards(scene.store, f"s_{number % 2}"))
+
+        accepted = await fire_as(scene, owners, await scene.show_job(job_id))
+
+        assert accepted == [*[frozenset()] * number, {job_id}]
+    runs = await scene.store.runs(RunQuery(job_id=job_id, limit=2 * FAILOVERS))
+    assert len(runs) == FAILOVERS
+    assert len({run.due_at for run in runs}) == FAILOVERS

@@ -1,4 +1,4 @@
-"""A worker's desk and spawner in the hands of a test."""
+"""A worker's reports and spawner in the hands of a test."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from itertools import count
+from itertools import count, groupby
 
 from rota.domain.output import Stream
 from rota.domain.spec import JobSpec, JobType
 from rota.executors.python import PythonExecutor
-from rota.ports.executor import Assignment, Exit
-from rota.ports.work import Fence, Outcome, Work
+from rota.ports.executor import Assignment, Completions, Exit, JobBatch
+from rota.ports.work import ATTEMPT_BITS, Fence, Outcome, Work, WorkBatch
+from rota.worker.ends import outcome_at
 
 APP = "served_app:app"
 DUE_AT = 1_700_000_000_000_000
@@ -41,7 +42,13 @@ def assignment(
         grace=grace,
     )
     given = dict(inputs) if inputs is not None else None
-    return Assignment(Work(f"r_{next(_numbers)}", 2, "j_1", 1, DUE_AT, given), spec)
+    number = 3 << ATTEMPT_BITS | 2
+    return Assignment(Work(f"r_{next(_numbers)}", number, "j_1", 1, DUE_AT, given), spec)
+
+
+def batch_of(spec: JobSpec, assignments: Sequence[Assignment]) -> JobBatch:
+    works = [each.work for each in assignments]
+    return JobBatch(spec, WorkBatch.of(works), [work.fence for work in works])
 
 
 class Sink:
@@ -65,7 +72,7 @@ class Sink:
         return b"".join(data for name, _, data in self.pieces if name is stream)
 
 
-class Desk:
+class Reports:
     """Notes what the executor reports; its store's clock is an hour ahead of the machine's."""
 
     def __init__(self) -> None:
@@ -84,6 +91,9 @@ class Desk:
     def progressed(self, fence: Fence, done: float, total: float | None, message: str) -> None:
         self.progress.append((fence, done, total, message))
         self._news.set()
+
+    def completed(self, completions: Completions) -> None:
+        self.ended([outcome_at(completions, at) for at in range(len(completions))])
 
     def ended(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
@@ -145,13 +155,18 @@ class Hosting:
     """An executor with its surroundings."""
 
     def __init__(self, app: str = APP) -> None:
-        self.desk = Desk()
+        self.reports = Reports()
         self.spawner = Spawner()
-        self.executor = PythonExecutor(self.desk, self.spawner, app)
+        self.executor = PythonExecutor(self.reports, self.spawner, app)
+
+    def start(self, *assignments: Assignment) -> None:
+        """Start attempts, those of one job in a row together."""
+        groups = groupby(assignments, key=lambda each: each.spec)
+        self.executor.start([batch_of(spec, list(group)) for spec, group in groups])
 
     async def run(self, *assignments: Assignment) -> list[Outcome]:
-        self.executor.start(assignments)
-        return await self.desk.ends(*assignments)
+        self.start(*assignments)
+        return await self.reports.ends(*assignments)
 
     def text(self, assignment: Assignment, stream: Stream = Stream.STDOUT) -> bytes:
-        return self.desk.sinks[assignment.work.fence].text(stream)
+        return self.reports.sinks[assignment.work.fence].text(stream)

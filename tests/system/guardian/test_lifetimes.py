@@ -30,7 +30,6 @@ class TestLease:
 
     def test_nothing_dies_before_the_deadline(self, guarded: Guarded) -> None:
         guarded.spawn("a", "sleep", "100")
-        guarded.heard("started", "a")
         eventually(guarded.living, "the job is not there")  # in an exec it shows no mark
         deadline = guarded.lease(0.3)
 
@@ -145,6 +144,18 @@ class TestStopping:
         assert guarded.worker_got_term()
         assert guarded.exit_code() == ExitCode.CLEAN
         assert guarded.living() == []
+
+    def test_second_request_does_not_lengthen_the_grace(self, guard: Guard) -> None:
+        guarded = guard(stop_grace=timedelta(seconds=1))
+        guarded.process.terminate()
+        assert guarded.worker_got_term()
+        began = boottime()
+        eventually(lambda: boottime() > began + 0.8, "time stands still")
+
+        guarded.process.terminate()
+
+        assert guarded.exit_code() == ExitCode.CLEAN
+        assert boottime() < began + 1.7
 
 
 class TestCommand:

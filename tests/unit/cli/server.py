@@ -22,10 +22,11 @@ from rota.operations import definitions, workers
 from rota.operations.engine import Engine
 from rota.operations.tokens import create_token
 from rota.ports.records import Role
-from rota.ports.work import Hello, Outcome, Start, StepOutcome, Work
+from rota.ports.work import Hello, Offer, Outcome, Start, StepOutcome, Work
 from rota.queue.local import LocalIdleWorkers
 from rota.server.gateway.app import create_app
 from rota.server.gateway.parameters import GatewaySettings
+from testkit.builders import reported
 from testkit.new_stores import local_queue, open_new_sqlite
 
 T = TypeVar("T")
@@ -68,6 +69,14 @@ class Server:
         """Let a worker take the one run that is queued, and start it."""
         return self.do(self._claim())
 
+    def register(self, worker: str, *, offers: tuple[Offer, ...] = (), trouble: str = "") -> None:
+        """Let a worker register, and say what it cannot do."""
+        self.do(self._register(Hello(worker, "default", 1, offers=offers), trouble))
+
+    async def _register(self, hello: Hello, trouble: str) -> None:
+        session, _ = await workers.register(self.engine, hello, _LEASE)
+        await self.engine.store.renew(session.id, stopping=False, trouble=trouble)
+
     def finish(
         self,
         work: Work,
@@ -82,9 +91,9 @@ class Server:
         hello = Hello(worker="worker-1", pool="default", slots=100, resources={"cpu": 4_000})
         session, _ = await workers.register(self.engine, hello, _LEASE)
         self._sessions.append(session.id)
-        [work] = (await workers.claim(self.engine, session.id, 1)).works
+        [work] = (await self.engine.store.claim(session.id, 1)).batch.works()
         now = micros(await self.engine.store.now())
-        await workers.start(self.engine, session.id, [Start(work.run, work.attempt, now)])
+        await self.engine.store.start(session.id, [Start(work.run, work.number, now)])
         return work
 
     async def _finish(
@@ -101,7 +110,7 @@ class Server:
         now = micros(await self.engine.store.now())
         outcome = Outcome(
             run=work.run,
-            attempt=work.attempt,
+            number=work.attempt,
             result=result,
             started_at=now,
             ended_at=now,
@@ -112,7 +121,7 @@ class Server:
             output_lines=recorder.totals.lines,
         )
         session = self._sessions[-1]
-        await workers.finish(self.engine, session, [outcome])
+        await workers.finish(self.engine, session, reported(outcome))
 
 
 @dataclass

@@ -84,12 +84,19 @@ def test_problem_of_an_app_s_job_is_told_by_its_path(rota: Console, server: Serv
 @pytest.mark.parametrize(
     ("text", "reference", "told"),
     [
-        (SHOP, "no_such_module:app", "No module named 'no_such_module'"),
-        (SHOP, f"{MODULE}:restack", "is not an App"),
-        ("1 / 0", f"{MODULE}:app", "ZeroDivisionError"),
-        ("def", f"{MODULE}:app", "SyntaxError"),
+        (SHOP, "no_such_module:app", 'there is no module "no_such_module"'),
+        (SHOP, f"{MODULE}.py:app", f'"{MODULE}.py" is not the name of a module: for shop/jobs.py'),
+        (SHOP, f"{MODULE}:restack", f'{MODULE}.py has no "restack"; did you mean {MODULE}:app?'),
+        ("app = None", f"{MODULE}:app", f"{MODULE}:app is not an App: it is None"),
+        ("\n1 / 0", f"{MODULE}:app", f"{MODULE}.py:2: ZeroDivisionError: division by zero"),
+        ("\nimport no_such", f"{MODULE}:app", f'{MODULE}.py:2: there is no module "no_such"'),
+        ("\n\napp = (", f"{MODULE}:app", f"{MODULE}.py:3: '(' was never closed"),
+        ("import sys\nsys.exit(3)", f"{MODULE}:app", f"{MODULE}.py:2: SystemExit: 3"),
     ],
-    ids=["no module", "no app", "broken", "not Python"],
+    ids=[
+        *("no module", "file", "no app", "None"),
+        *("broken", "import of nothing", "not Python", "exits"),
+    ],
 )
 def test_app_that_cannot_be_imported_is_refused_in_a_line(
     rota: Console, server: Server, text: str, reference: str, told: str
@@ -99,6 +106,28 @@ def test_app_that_cannot_be_imported_is_refused_in_a_line(
     ended = rota("apply", "--app", reference)
 
     assert ended.code == 6
-    assert f"{reference} cannot be used" in ended.err
+    assert ended.err.startswith(f"rota: the app {reference} cannot be loaded: ")
+    assert told in ended.err
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("text", "reference", "code", "told"),
+    [
+        (SHOP, f"{MODULE}:restack", 2, f'{MODULE}.py has no "restack"; did you mean {MODULE}:app?'),
+        ("app = None", f"{MODULE}:app", 2, "it is None\n  --app MODULE:app names a variable"),
+        ("print('hi')\n1 / 0", f"{MODULE}:app", 6, f"{MODULE}.py:2: ZeroDivisionError: division"),
+        ("\n\napp = (", f"{MODULE}:app", 6, f"{MODULE}.py:3: '(' was never closed\n  mend the"),
+    ],
+    ids=["no app", "None", "broken", "not Python"],
+)
+def test_nothing_is_started_for_an_app_that_cannot_be_imported(
+    rota: Console, text: str, reference: str, code: int, told: str
+) -> None:
+    write(text)
+
+    ended = rota("up", "--app", reference)
+
+    assert (ended.code, ended.out) == (code, "")
     assert told in ended.err
     assert "Traceback" not in ended.err

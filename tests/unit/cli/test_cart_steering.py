@@ -180,8 +180,6 @@ class TestSteering:
         ("words", "code"),
         [
             (["pause"], 20),
-            (["resume"], 0),
-            (["approve"], 20),
             (["cancel"], 20),
             (["retry", "--failed"], 0),
             (["edit", "--skip", "db-1", "--max-parallel", "2", "--order", "db-2=9"], 20),
@@ -209,5 +207,6 @@ class TestSteering:
         assert "would retry up to 1 item (failed, cause exit) of" in rehearsed(
             "retry", "--failed", "--cause", "exit"
         )
-        assert rehearsed("resume", "--allow", "5%").endswith("paused now, so that 5% may fail\n")
+        assert rehearsed("resume", "--allow", "34%").endswith("paused now, so that 34% may fail\n")
         assert rehearsed("cancel").endswith(": 2 items not ended, what runs is stopped\n")
+        assert rehearsed("pause").startswith(f"nothing to do: {cart} is paused: ")

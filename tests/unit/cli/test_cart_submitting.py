@@ -23,7 +23,7 @@ class TestSubmitting:
         assert ended.code == 0
         assert ended.out.startswith("cart c_")
         assert ended.out.endswith(" planned · fleet · 7 items\n")
-        assert "7 items · groups 1, 2 × 3 · up to 0 may fail, the 1st pauses" in ended.err
+        assert "7 items · waves 1, 2 × 3 · up to 0 may fail, the 1st pauses" in ended.err
         assert "rota cart watch c_" in ended.err
 
     def test_items_come_from_a_table_beside_the_file(self, rota: Console, server: Server) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.cli.carts import refused, submit, work
+from tests.unit.cli.carts import ALL_AT_ONCE, advance, refused, submit, work
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server
 
@@ -154,6 +154,20 @@ class TestLooking:
         work(server, cart, "FAILED")
 
         assert refused(rota("cart", "items", cart, "--cause", "disk"), 3, "causes: exit 1")
+
+    def test_open_items_of_a_paused_cart_are_told_by_what_became_of_their_runs(
+        self, rota: Console, server: Server
+    ) -> None:
+        cart = submit(rota, server, f"{ALL_AT_ONCE}; max_parallel: 2")
+        server.claim()
+        rota("cart", "pause", cart)
+        advance(server, cart)
+
+        shown = [line.split(maxsplit=1) for line in rota("cart", "show", cart).lines]
+        watched = rota("cart", "watch", cart).lines
+
+        assert ["items", "3: 2 open (1 blocked, 1 processing), 1 pending"] in shown
+        assert "▶ 1  1 not started  paused: by a person" in watched[0]
 
     def test_open_item_has_the_state_of_its_run(self, rota: Console, server: Server) -> None:
         cart = submit(rota, server)

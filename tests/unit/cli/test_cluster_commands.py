@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import os
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
+from rota.api.workers import Cluster
+from rota.api.workers import Server as AnsweredServer
+from rota.cli import times
+from rota.cli.servers import write_cluster
+from rota.cli.terminal import Terminal
 from rota.domain.ids import new_server_id
 from rota.operations.tokens import authenticate_worker
 from rota.ports.records import NewServer, Role
@@ -24,6 +32,13 @@ def join(server: Server, name: str) -> str:
     return new.id
 
 
+def _status_at_80(server: AnsweredServer, *, wide: bool) -> list[str]:
+    screen = io.StringIO()
+    terminal = Terminal(screen, io.StringIO(), False, False, 80)
+    write_cluster(terminal, Cluster(now=times.now(), servers=(server,)), {server.id: 1}, wide=wide)
+    return screen.getvalue().splitlines()
+
+
 class TestStatus:
     def test_servers_shards_and_lag(self, rota: Console, server: Server) -> None:
         join(server, "one")
@@ -36,6 +51,21 @@ class TestStatus:
         assert "256 of 256 have an owner" in "\n".join(shown)
         assert any(line.startswith("overdue  nothing") for line in shown)
         assert any(line.startswith("queued   default 1 (the oldest for ") for line in shown)
+
+    def test_servers_fit_80_columns_and_wide_has_all(self) -> None:
+        url = "http://127.0.0.1:7700"
+        roles = ("gateway", "scheduler", "dispatcher")
+        one = AnsweredServer(
+            id="s_z8zv6xnb7ty6", name="fra-1", state="alive", roles=roles, version="0.1.0", url=url
+        )
+
+        narrow, wide = (_status_at_80(one, wide=wide) for wide in (False, True))
+
+        assert max(map(len, narrow)) <= 80
+        assert narrow[1].split()[:3] == ["fra-1", "alive", "all"]
+        assert narrow[1].endswith(url)
+        assert "gateway,scheduler,dispatcher" in wide[1]
+        assert wide[1].endswith("s_z8zv6xnb7ty6")
 
     def test_shards_with_their_owners(self, rota: Console, server: Server) -> None:
         owner = join(server, "one")
@@ -119,6 +149,31 @@ class TestWorkerTokens:
 
         assert made.code == 0
         assert made.out.startswith("rotaw_")
+        assert "written to the store" in made.err
+        assert str(Path(os.environ["ROTA_HOME"], "rota.db")) in made.err
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["worker", "token", "create", "fra-1"],
+            ["token", "create", "--name", "me", "--role", "admin"],
+        ],
+    )
+    def test_no_store_is_made_where_nobody_said_so(
+        self, rota: Console, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str]
+    ) -> None:
+        """No server would know its tokens."""
+        monkeypatch.delenv("ROTA_HOME")
+
+        refused = rota(*words)
+        monkeypatch.setenv("ROTA_HOME", ".rota")
+        first = rota(*words)
+        monkeypatch.delenv("ROTA_HOME")
+
+        assert refused.code == 3
+        assert f"there is no store in {tmp_path / '.rota'}" in refused.err
+        assert "ROTA_HOME" in refused.err
+        assert (first.code, rota(*words).code) == (0, 0)
 
     def test_name_that_is_none(self, rota: Console) -> None:
         assert rota("worker", "token", "create", "a b").code == 2

@@ -102,3 +102,29 @@ def test_pipes_prune_only_by_a_set_that_they_name() -> None:
     assert refused.returncode == 2
     assert "names no set" in refused.stderr
     assert named.returncode == 0, named.stderr
+
+
+@pytest.mark.usefixtures("server")
+def test_a_pipe_leaves_jobs_and_carts_in_the_set_of_their_file(rota: Console) -> None:
+    text = f"{JOBS}\n{CARTS}\n"
+    Path("shop.yaml").write_text(text)
+    rota("apply", "shop.yaml")
+
+    again = piped(text, "apply", "-", "--plan")
+    changed = piped(text.replace("'true'", "'false'"), "apply", "-")
+
+    assert (again.returncode, again.stderr) == (0, "no changes\n")
+    assert "steps[0].run" in changed.stdout
+    assert rota("job", "show", "piped", "--json").json["set"] == "shop"
+    assert rota("cart", "templates", "--json").json["items"][0]["set_name"] == "shop"
+
+
+@pytest.mark.usefixtures("server")
+def test_a_pipe_that_names_a_set_takes_a_job_into_it(rota: Console) -> None:
+    Path("shop.yaml").write_text(JOBS)
+    rota("apply", "shop.yaml")
+
+    moved = piped(f"set: mine\n{JOBS}", "apply", "-")
+
+    assert "set  shop → mine" in moved.stdout
+    assert rota("job", "show", "piped", "--json").json["set"] == "mine"

@@ -146,6 +146,13 @@ def test_an_unknown_resource_is_refused_with_the_known_ones(rota: Console, serve
     assert "one of slots" in ended.err
 
 
+def test_what_is_no_length_of_time_is_told_with_its_option(rota: Console, server: Server) -> None:
+    ended = rota("forecast", "--for", "1x")
+
+    assert ended.code == 2
+    assert ended.err.startswith('rota: --for: "1x" is not a duration: write 30s, 1h30m')
+
+
 def test_a_time_further_ahead_than_is_looked_is_refused(rota: Console, server: Server) -> None:
     server.define(JOBS)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -363,6 +364,24 @@ def test_rehearsed_trigger_makes_no_run(rota: Console, server: Server) -> None:
     assert rota("run", "list", "-o", "name").out == ""
 
 
+def test_last_run_of_a_job_is_not_one_that_lies_ahead(rota: Console, server: Server) -> None:
+    server.define(TIDY)
+    rota("trigger", "tidy", "--at", "2099-01-01")
+    never = rota("job", "list").lines[1]
+    rota("trigger", "tidy")
+    work = server.claim()
+    going = rota("job", "list").lines[1]
+    server.finish(work)
+    rota("trigger", "tidy", "--at", "2099-01-01")
+
+    listed, shown = rota("job", "list").lines[1], rota("job", "show", "tidy").lines
+
+    assert never.endswith("never run")
+    assert going.endswith("processing")
+    assert re.search(r"  completed \d.* ago$", listed)
+    assert any(line.startswith("last ") and "completed" in line for line in shown)
+
+
 def test_ledger_of_a_new_job_is_empty(rota: Console, server: Server) -> None:
     server.define(TIDY)
 
@@ -382,7 +401,8 @@ def test_triggering_at_a_time_that_has_passed_says_that_it_starts_now(
 
     assert (past.code, coming.code, present.code) == (0, 0, 0)
     assert past.err == (
-        f"2020-01-01T00:00Z has passed: the run starts now · rota run cancel {past.out}"
+        f"2020-01-01 00:00:00 UTC has passed: the run starts now · rota run cancel {past.out}"
     )
-    assert coming.err == ""
+    assert coming.err.startswith("due in ")
+    assert coming.err.endswith(" · 2099-01-01 00:00:00 UTC\n")
     assert present.err == ""

@@ -88,7 +88,7 @@ def test_ledger_shows_the_newest_due_times_first(rota: Console, server: Server) 
     assert first["first"] > second["first"]
     due = datetime.fromisoformat(first["first"])
     assert shown[1].startswith(f"{due:%Y-%m-%d %H:%M:%S} UTC")
-    assert rota("job", "ledger", "tidy", "--until", "yesterday").err.startswith("no due times in")
+    assert rota("job", "ledger", "tidy", "--until", "yesterday").err.startswith("no due times to ")
 
 
 def test_pending_skip_is_on_the_jobs_page_and_in_its_ledger(rota: Console, server: Server) -> None:
@@ -134,9 +134,124 @@ def test_empty_range_of_the_ledger_is_told_as_that(rota: Console, server: Server
     by_other_words = rota("job", "ledger", "tidy", "--since", "2026-01-01")
     reversed_range = rota("job", "ledger", "tidy", "--from", "2026-01-02", "--to", "2026-01-01")
 
-    assert by_range.err == by_other_words.err == "no due times in this range\n"
+    assert by_range.err == (
+        "no due times from 2026-01-01 00:00:00 UTC to 2026-01-02 00:00:00 UTC\n"
+    )
+    assert by_other_words.err == "no due times from 2026-01-01 00:00:00 UTC\n"
     assert rota("job", "ledger", "tidy").err == "no due times yet\n"
     assert (reversed_range.code, "from lies after to" in reversed_range.err) == (2, True)
+
+
+class TestClocksOfTheReader:
+    """What is typed without an offset is on the clocks that times are printed on."""
+
+    TOKYO = ("--tz", "Asia/Tokyo")  # the job's clocks are those of Berlin
+
+    def test_start_of_a_run(self, rota: Console, server: Server) -> None:
+        server.define(BERLIN)
+
+        ended = rota("trigger", "tidy", "--at", "2099-01-01 06:00", *self.TOKYO, "--json")
+
+        assert ended.json["due_at"] == "2098-12-31T21:00:00Z"
+        assert ended.err.endswith(" · 2099-01-01 06:00:00 JST\n")
+
+    def test_start_of_a_rehearsed_run(self, rota: Console, server: Server) -> None:
+        server.define(BERLIN)
+
+        coming = rota("trigger", "tidy", "--at", "2099-01-01 06:00", *self.TOKYO, "--dry-run")
+        past = rota("trigger", "tidy", "--at", "2020-01-01 06:00", *self.TOKYO, "--dry-run")
+
+        assert coming.err.startswith("would trigger job tidy (active) to start in ")
+        assert coming.err.endswith(" · 2099-01-01 06:00:00 JST\n")
+        assert "; 2020-01-01 06:00:00 JST has passed: it would start now\n" in past.err
+
+    def test_end_of_a_pause(self, rota: Console, server: Server) -> None:
+        server.define(BERLIN)
+        words = ("job", "pause", "tidy", "--until", "2099-01-01", *self.TOKYO)
+
+        would, ended = rota(*words, "--dry-run"), rota(*words)
+
+        assert would.err == (
+            "job tidy would be paused until 2099-01-01 00:00:00 JST; it is active now\n"
+        )
+        assert ended.err == "paused job tidy until 2099-01-01 00:00:00 JST\n"
+        until = rota("job", "show", "tidy", "--json").json["paused_until"]
+        assert until == "2098-12-31T15:00:00Z"
+
+    def test_length_of_a_pause_is_told_as_its_end(self, rota: Console, server: Server) -> None:
+        server.define(BERLIN)
+        words = ("job", "pause", "tidy", "--for", "2 hours", *self.TOKYO)
+
+        would, ended = rota(*words, "--dry-run"), rota(*words)
+
+        assert would.err.startswith("job tidy would be paused until 20")
+        assert ended.err.startswith("paused job tidy until 20")
+        assert ended.err.endswith(" JST\n")
+
+    def test_range_of_a_backfill(self, rota: Console, server: Server) -> None:
+        server.define(BERLIN)
+        bounds = ("--from", "2026-01-02 10:00", "--to", "2026-01-02 11:00")
+
+        there = rota("job", "backfill", "tidy", *bounds, *self.TOKYO, "--plan")
+        elsewhere = rota("job", "backfill", "tidy", *bounds, "--tz", "Europe/Berlin", "--plan")
+
+        # 02:00 to 02:50 in Berlin, every ten minutes
+        assert there.err == "due times from 2026-01-02 10:00:00 JST to 2026-01-02 11:00:00 JST\n"
+        assert there.lines == ["would run 6 due times (2026-01-02 10:00:00 … 10:50:00 JST) of tidy"]
+        assert elsewhere.lines == ["would run nothing of tidy"]
+
+    def test_range_of_the_ledger(self, rota: Console, server: Server) -> None:
+        server.define(BERLIN)
+        rota("job", "backfill", "tidy", "--from", "2026-01-02T01:00Z", "--to", "2026-01-02T01:00Z")
+        bounds = ("--since", "2026-01-02 09:30", "--until", "2026-01-02 10:30")
+
+        there = rota("job", "ledger", "tidy", *bounds, *self.TOKYO)
+        elsewhere = rota("job", "ledger", "tidy", *bounds, "--tz", "Europe/Berlin")
+
+        assert there.lines[1].startswith("2026-01-02 10:00:00 JST")
+        assert elsewhere.err == (
+            "no due times from 2026-01-02 09:30:00 CET to 2026-01-02 10:30:00 CET\n"
+        )
+
+    def test_clocks_without_a_name_are_asked_for(
+        self, rota: Console, server: Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        server.define(BERLIN)
+        monkeypatch.setenv("TZ", "<+07>-7")  # what only the C library understands
+
+        refused = rota("trigger", "tidy", "--at", "14:00")
+        length, exact = (rota("trigger", "tidy", "--at", at) for at in ("5m", "2099-01-01T00:00Z"))
+
+        assert refused.code == 2
+        assert '"14:00": has no offset' in refused.err
+        assert "--tz Europe/Berlin" in refused.err
+        assert (length.code, exact.code) == (0, 0)
+
+
+def test_repeated_key_with_a_length_of_time_gives_the_same_run(
+    rota: Console, server: Server
+) -> None:
+    server.define(BERLIN)
+    words = ("trigger", "tidy", "--at", "30m", "--key", "once", "-o", "name")
+
+    assert rota(*words).out == rota(*words).out != ""
+
+
+@pytest.mark.parametrize("length", ["-5m", "5 minutes", "5m", "5 minutes ago"])
+def test_times_of_the_past_are_taken_as_people_write_them(
+    rota: Console, server: Server, length: str
+) -> None:
+    server.define(TICKING)
+    rota("job", "skip", "tidy")
+
+    [_, *answers] = rota("job", "ledger", "tidy", "--since", length).lines  # it goes on ticking
+    assert sum("skip next" in line for line in answers) == 1
+
+
+def test_option_before_the_next_one_still_lacks_its_value(rota: Console) -> None:
+    refused = rota("job", "ledger", "tidy", "--since", "--limit", "4")
+
+    assert (refused.code, "--since needs a value." in refused.err) == (2, True)
 
 
 def test_resuming_tells_what_was_left_out_and_how_to_run_it(rota: Console, server: Server) -> None:

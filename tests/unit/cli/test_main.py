@@ -1,15 +1,23 @@
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import io
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from shlex import quote
 
 import pytest
 
 from rota import __version__
 from rota.cli.main import COMMANDS, Command
+from rota.cli.options import Remote
+from rota.cli.program import SHARED_OPTIONS, build
 from tests.unit.cli.console import Console
+from tests.unit.cli.server import Server
+from tests.unit.cli.test_help_pages import commands
 
 HEAVY = {"cyclopts", "rich", "msgspec", "yaml", "asyncio", "http.client", "dataclasses"}
 
@@ -147,9 +155,17 @@ def test_reader_that_leaves_early_is_no_error() -> None:
         (["trigger"], "JOB is missing."),
         (["trigger", "hello", "--timeout"], "--timeout needs a value."),
         (["run", "resolve", "r_1"], "--as is missing."),
-        (["trigger", "hello", "--watch=maybe"], "--watch: it is a flag and takes none."),
-        (["logs", "hello", "--attempt", "one"], '"one" for --attempt: it is not a whole number.'),
+        (
+            ["trigger", "hello", "--watch=maybe"],
+            '--watch is a flag and takes no value, not "maybe".',
+        ),
+        (["logs", "hello", "--attempt", "one"], '--attempt must be a whole number, not "one".'),
         (["validate", "--json"], "FILE… is missing."),
+        (["job", "list", "--limit", "0"], '--limit must be at least 1, not "0".'),
+        (["job", "list", "--limit", "many"], '--limit: "many" is not a whole number'),
+        (["job", "list", "-o", "xml"], '-o cannot be "xml"; choose from: "table", "wide"'),
+        (["completion", "tcsh"], 'SHELL cannot be "tcsh"; choose from: "bash", "zsh", "fish".'),
+        (["job", "list", "--limit", "3", "--limit", "4"], "--limit is given more than once."),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
@@ -161,3 +177,104 @@ def test_refused_command_lines_are_told_in_words_of_users(
     assert ended.code == 2
     assert told in ended.err
     assert not any(word in ended.err for word in ("Token", "parameter", "convert"))
+
+
+SHARED = [
+    ["--tz", "Asia/Tokyo"],
+    ["--tz=Asia/Tokyo"],
+    ["--project", "default"],
+    ["--plain", "--no-color"],
+]
+
+
+@pytest.mark.parametrize("options", SHARED, ids=" ".join)
+def test_shared_options_may_come_before_the_command(
+    rota: Console, server: Server, options: list[str]
+) -> None:
+    server.define("jobs: [{name: tidy, schedule: '0 2 1 1 *', steps: [{run: x}]}]")
+
+    before, behind = (rota(*options, "job", "list"), rota("job", "list", *options))
+
+    assert before.code == 0
+    assert before.out.splitlines()[0] == behind.out.splitlines()[0]
+    assert ("JST" in before.out) == ("Asia/Tokyo" in "".join(options))
+
+
+def test_data_format_may_come_before_the_command(rota: Console) -> None:
+    assert rota("--json", "version").json == rota("-o", "json", "version").json
+
+
+def test_every_shared_option_is_known_before_the_command() -> None:
+    names = {"--" + field.name.replace("_", "-") for field in dataclasses.fields(Remote)}
+
+    assert names == set(SHARED_OPTIONS) - {"-o"}
+
+
+def test_other_option_before_the_command_is_told_where_it_goes(rota: Console) -> None:
+    for words in (["--limit", "5", "run", "list"], ["--limit=5", "run", "list"]):
+        ended = rota(*words)
+
+        assert ended.code == 2
+        assert ended.err.startswith("rota: --limit goes behind the command: rota COMMAND --limit\n")
+
+
+def test_shared_option_without_a_command_is_told_where_it_goes(rota: Console) -> None:
+    assert rota("--tz", "UTC").err.startswith("rota: --tz goes behind the command")
+
+
+PARSER_WORDS = re.compile(
+    "Unused Token|Extra inputs|Invalid value|NoneType|Input should|Unable to convert|Must be >"
+    r"|[Pp]arameter|[a-z](?:Error|Exception)\b|Errno|Traceback|<class|\bNone\b|\bstr\b|\bint\b"
+)
+WRONG = ("", "-5", "qq zz\x1b[2J")
+# Every command takes them: tried with one that has them all.
+TRIED_ONCE = frozenset(
+    [
+        "--output",
+        "--json",
+        "--no-color",
+        "--plain",
+        "--url",
+        "--project",
+        "--tz",
+        "--dry-run",
+        "--yes",
+    ]
+)
+# They go on until they are stopped, whatever a value of theirs is: only the parser is tried.
+LASTING = {"up", "server", "worker"}
+
+
+def wrong_uses(words: list[str]) -> Iterator[list[str]]:
+    """Every option of a command with every wrong value; and words that it does not take."""
+    program = build()
+    for word in words:
+        program = program[word]
+    if program.default_command is None:
+        yield from ([*words, "nosuch"], [*words, "--nosuch"])
+        return
+    arguments = list(program.assemble_argument_collection())
+    given = ["x" for each in arguments if not each.name.startswith("-") and each.required]
+    yield from ([*words, *given, "--nosuch"], [*words, *given, "--nosuch=3"], [*words, "-Z"])
+    if words[0] in LASTING:
+        return
+    yield [*words, *("abcdefgh")]
+    for each in arguments:
+        is_tried = each.name not in TRIED_ONCE or words == ["job", "delete"]
+        if each.name.startswith("--") and each.name != "--follow" and is_tried:
+            yield [*words, *given, each.name]
+            yield from ([*words, *given, f"{each.name}={value}"] for value in WRONG)
+    yield from ([*words, *([value] * len(given))] for value in WRONG if given)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_no_wrong_use_of_any_command_is_told_in_words_of_a_parser(
+    rota: Console, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_URL", "http://127.0.0.1:9")  # nobody listens there
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+
+    told = {" ".join(each): rota(*each).err for each in wrong_uses(words)}
+
+    assert {use: err for use, err in told.items() if PARSER_WORDS.search(err)} == {}

@@ -247,12 +247,72 @@ def test_crontab_becomes_a_valid_job_file(rota: Console) -> None:
     assert rota("validate", "out.yaml").code == 0
 
 
+def test_crontab_in_a_zone_that_is_not_there_is_refused(rota: Console) -> None:
+    crontab = write("0 3 * * * /opt/backup.sh\n", "crontab")
+
+    ended = rota("import", "crontab", crontab, "-o", "out.yaml", "--tz", "Europe/Berln")
+
+    assert ended.code == 2
+    assert ended.err == (
+        'rota: --tz: there is no time zone "Europe/Berln": did you mean Europe/Berlin?\n'
+    )
+    assert not Path("out.yaml").exists()
+
+
+def test_zone_of_the_machine_that_has_no_name_is_asked_for(
+    rota: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "CET-1CEST")
+
+    ended = rota("import", "crontab", write("0 3 * * * /opt/backup.sh\n", "crontab"))
+
+    assert ended.code == 2
+    assert "name that of the crontab: --tz Europe/Berlin" in ended.err
+
+
+def test_imported_crontab_replaces_a_file_only_by_force(rota: Console) -> None:
+    crontab = write("0 3 * * * /opt/backup.sh\n", "crontab")
+    Path("jobs.yaml").write_text("mine")
+
+    refused = rota("import", "crontab", crontab, "-o", "jobs.yaml")
+    kept = Path("jobs.yaml").read_text()
+    replaced = rota("import", "crontab", crontab, "-o", "jobs.yaml", "--force")
+
+    assert (refused.code, kept, replaced.code) == (5, "mine", 0)
+    assert "jobs.yaml is already there" in refused.err
+    assert "--force" in refused.err
+    assert "/opt/backup.sh" in Path("jobs.yaml").read_text()
+
+
 def test_crontab_line_that_is_left_out_is_told(rota: Console) -> None:
     ended = rota("import", "crontab", write("@reboot /bin/x\n0 3 * * * /bin/y\n", "crontab"))
 
     assert ended.code == 6
     assert "crontab:1  left out: @reboot" in ended.err
     assert "- run: /bin/y" in ended.out
+
+
+def test_line_that_keeps_all_others_out_leaves_no_file(rota: Console) -> None:
+    lines = ["0 1 * * * root /bin/a", "0 25 * * * /bin/b", "@daily /bin/c"]
+    crontab = write("\n".join(lines), "crontab")
+
+    ended = rota("import", "crontab", crontab, "-o", "out.yaml")
+
+    assert (ended.code, ended.out) == (6, "")
+    first, second, last = ended.err.splitlines()
+    assert first.startswith("crontab:1  root is a user, not a command: nothing is imported")
+    assert second.startswith("crontab:2  ")
+    assert "25" in second
+    assert last == "nothing was imported: 2 lines cannot be taken over"
+    assert not Path("out.yaml").exists()
+
+
+def test_crontab_without_lines_leaves_no_file(rota: Console) -> None:
+    ended = rota("import", "crontab", write("# nothing yet\n", "crontab"), "-o", "out.yaml")
+
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err == "nothing was imported: there is no line to be taken over\n"
+    assert not Path("out.yaml").exists()
 
 
 def test_user_column_of_a_system_crontab_is_noticed(rota: Console) -> None:

@@ -139,3 +139,57 @@ def test_column_that_can_say_less_does_before_another_is_cut() -> None:
 
     assert written(narrow)[1] == "in 5 h 12 m  step 1: the disk is full"
     assert written(room)[1] == "in 5 h 12 m · 03:00:00 CET  step 1: the disk is full"
+
+
+NOTED: tuple[Column[Row], ...] = (
+    Column("ID", lambda row: row.id),
+    Column("STATE", lambda row: row.state, is_state=True),
+    Column("TOOK", lambda _: "14 m 02 s", is_spare=True),
+    Column("DETAIL", lambda row: row.detail, is_note=True),
+)
+
+
+def test_note_that_has_no_room_goes_under_its_line() -> None:
+    target = terminal(width=50)
+
+    write_table(target, NOTED, [Row("a", detail="full"), Row("b", detail="the disk is full " * 2)])
+
+    assert written(target) == [
+        "ID  STATE   TOOK       DETAIL",
+        "a   failed  14 m 02 s  full",
+        "b   failed  14 m 02 s",
+        "    the disk is full the disk is full",
+    ]
+
+
+def test_long_note_is_cut_after_a_few_lines() -> None:
+    target = terminal(width=40)
+
+    write_table(target, NOTED, [Row("a", detail="the disk is full " * 20)])
+
+    [_, _, *note] = written(target)
+    assert len(note) == 3
+    assert note[-1].endswith("…")
+    assert max(map(len, note)) <= 40
+
+
+def test_name_stays_whole_and_a_spare_column_goes() -> None:
+    target = terminal(width=50)
+
+    write_table(target, NOTED, [Row("n" * 40, detail="disk full"), Row("b", detail="–")])
+
+    assert written(target) == [
+        f"{'ID'.ljust(40)}  STATE",
+        f"{'n' * 40}  failed",
+        "    disk full",
+        f"{'b'.ljust(40)}  failed",
+    ]
+
+
+def test_wide_table_cuts_nothing_on_a_terminal() -> None:
+    target = terminal(width=50)
+
+    write_table(target, NOTED, [Row("n" * 40, detail="the disk is full " * 5)], wide=True)
+
+    [_, line] = written(target)
+    assert line == f"{'n' * 40}  failed  14 m 02 s  {'the disk is full ' * 5}".rstrip()

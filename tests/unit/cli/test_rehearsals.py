@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.carts import cart_file, submit, work
+from tests.unit.cli.carts import advance, cart_file, submit, work
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server
 
@@ -26,8 +26,13 @@ QUOTA = ["quota", "set", "--running", "5"]
 def scene(rota: Console, server: Server) -> dict[str, str]:
     """A server with one of everything; the names of what is there."""
     server.define(TIDY)
+    over = submit(rota, server)
+    assert rota("cart", "cancel", over).code == 0
+    advance(server, over)
     cart = submit(rota, server, "order: serial; rollback: undo")
     work(server, cart, "FAILED")
+    Path("other.yaml").write_text(cart_file().replace("name: fleet", "name: other"))
+    begun = rota("cart", "submit", "other.yaml", "--yes", "-o", "name").out.strip()
     Path("weekends.yaml").write_text(CALENDAR)
     Path("jobs.yaml").write_text(TIDY.replace("0 2", "0 3"))
     Path("cart.yaml").write_text(cart_file())
@@ -36,17 +41,32 @@ def scene(rota: Console, server: Server) -> dict[str, str]:
         assert rota(*words).code == 0
     ended = rota("cart", "items", cart, "--json").json["items"][0]["run"]
     waiting = rota("trigger", "tidy", "-o", "name").out.strip()
-    return {"cart": cart, "ended": ended, "waiting": waiting}
+    rota("worker", "drain", "worker-1")
+    server.register("worker-2")
+    token = rota("token", "create", "--name", "ci", "--role", "viewer", "--json").json["id"]
+    badge = rota("worker", "token", "create", "worker-1", "--json").json["id"]
+    revoked = rota("worker", "token", "create", "worker-2", "--json").json["id"]
+    assert rota("worker", "token", "revoke", revoked, "--yes").code == 0
+    return {
+        "cart": cart,
+        "begun": begun,
+        "over": over,
+        "ended": ended,
+        "waiting": waiting,
+        "token": token,
+        "badge": badge,
+        "revoked": revoked,
+    }
 
 
 CHANGES = [
     ["apply", "jobs.yaml"],
     ["calendar", "delete", "weekends"],
-    ["cart", "approve", "{cart}"],
     ["cart", "cancel", "{cart}"],
     ["cart", "delete", "fleet"],
     ["cart", "edit", "{cart}", "--max-parallel", "2"],
-    ["cart", "resume", "{cart}"],
+    ["cart", "pause", "{begun}"],
+    ["cart", "resume", "{cart}", "--allow", "1"],
     ["cart", "retry", "{cart}", "--failed"],
     ["cart", "rollback", "{cart}"],
     ["cart", "submit", "cart.yaml"],
@@ -70,11 +90,11 @@ CHANGES = [
     ["run", "reprioritise", "{waiting}", "9"],
     ["run", "retry", "{ended}"],
     ["share", "set", "default", "--weight", "2"],
-    ["token", "revoke", "t_1"],
+    ["token", "revoke", "{token}"],
     ["trigger", "tidy"],
-    ["worker", "drain", "worker-1"],
+    ["worker", "drain", "worker-2"],
     ["worker", "resume", "worker-1"],
-    ["worker", "token", "revoke", "t_1"],
+    ["worker", "token", "revoke", "{badge}"],
 ]
 NOTHING = [
     ["calendar", "set", "weekends.yaml"],
@@ -88,6 +108,21 @@ NOTHING = [
     ["run", "cancel", "{ended}"],
     ["run", "resolve", "{ended}", "--as", "failed"],
     ["run", "retry", "{waiting}"],
+    ["worker", "drain", "worker-1"],
+    ["worker", "resume", "worker-2"],
+]
+REFUSED = [
+    ["cart", "approve", "{cart}"],
+    ["cart", "approve", "{over}"],
+    ["cart", "cancel", "{over}"],
+    ["cart", "pause", "{over}"],
+    ["cart", "resume", "{begun}"],
+    ["cart", "resume", "{cart}"],
+    ["cart", "resume", "{over}"],
+    ["token", "revoke", "t_1", "--yes"],
+    ["worker", "drain", "nobody"],
+    ["worker", "resume", "nobody"],
+    ["worker", "token", "revoke", "{revoked}", "--yes"],
 ]
 PAGES = Path(__file__).with_name("help_pages.txt")
 
@@ -111,10 +146,18 @@ def test_exit_code_is_0_where_nothing_would_change(rota: Console, scene: dict[st
     assert {line: code for line, code in codes.items() if code != 0} == {}
 
 
+def test_what_is_refused_is_refused_in_the_same_words(rota: Console, scene: dict[str, str]) -> None:
+    for words in ([word.format(**scene) for word in words] for words in REFUSED):
+        rehearsed, refused = rota(*words, "--dry-run"), rota(*words)
+
+        assert (rehearsed.code, rehearsed.err) == (refused.code, refused.err)
+        assert refused.code in (3, 5)
+
+
 def test_every_command_that_can_be_rehearsed_is_tried_here() -> None:
     pages = PAGES.read_text().split("\n$ rota ")[1:]
     rehearsed = {page.split(" --help")[0] for page in pages if "--dry-run" in page}
-    tried = {" ".join(words) for words in CHANGES + NOTHING}
+    tried = {" ".join(words) for words in CHANGES + NOTHING + REFUSED}
 
     assert {
         verb for verb in rehearsed if not any(f"{t} ".startswith(f"{verb} ") for t in tried)

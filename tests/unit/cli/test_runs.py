@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from rota.operations import workers
-from rota.ports.work import Fence, StepOutcome
+from rota.domain.output import OutputRecorder, Stream
+from rota.operations.output import store_chunks
+from rota.ports.work import ChunkMeta, Fence, OutputChunk, StepOutcome
+from rota.sdk.client import Client
+from rota.sdk.exchange import Call, Reply
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Printed, Server
 from tests.unit.sdk.answering import AnsweringServer, document, problem
@@ -152,6 +157,25 @@ def test_run_is_shown_with_its_steps(rota: Console, server: Server) -> None:
     assert "  Mop    ✖ exit 1  (12.0 s)" in ended.lines
 
 
+def test_wide_page_of_a_run_tells_what_its_steps_took(rota: Console, server: Server) -> None:
+    run = triggered(rota, server)
+    swept = StepOutcome("Sweep", "completed", 0, None, 1.1, 2, 0.5, 3 << 20)
+    killed = StepOutcome("Mop", "failed", None, 9, 12, 1, 2.25, 64 << 20, "oom")
+    server.finish(server.claim(), "FAILED", steps=[swept, killed])
+
+    lines = rota("run", "show", run, "-o", "wide").lines[-3:]
+
+    assert [" ".join(line.split()) for line in lines] == [
+        "STEP RESULT EXIT TOOK TRIES CPU MEMORY CAUSE",
+        "Sweep completed exit 0 1.1 s 2 0.5 s 3 MiB –",
+        "Mop failed signal 9 12.0 s 1 2.2 s 64 MiB oom",
+    ]
+    assert "  Mop    ✖ signal 9, oom  (12.0 s)" in rota("run", "show", run).lines
+    [attempt] = json.loads(rota("run", "show", run, "-o", "json").out)["attempts"]
+    told = [(s["cpu_seconds"], s["max_memory_bytes"], s["cause"]) for s in attempt["steps"]]
+    assert told == [(0.5, 3 << 20, ""), (2.25, 64 << 20, "oom")]
+
+
 @pytest.mark.parametrize("form", ["{run}", "{prefix}", "{bare}", "{url}/runs/{run}", "tidy"])
 def test_run_is_found_by_every_form_of_its_name(rota: Console, server: Server, form: str) -> None:
     run = triggered(rota, server)
@@ -218,9 +242,26 @@ def test_waiting_run_is_cancelled(rota: Console, server: Server) -> None:
     rehearsed = rota("run", "cancel", run, "--dry-run")
     done = rota("run", "cancel", run)
 
-    assert "would cancel" in rehearsed.err
+    assert rehearsed.err == f"would cancel {run}: it is blocked and would not start\n"
     assert done.code == 0
     assert rota("run", "show", run, "--json").json["state"] == "CANCELLED"
+
+
+def test_rehearsed_cancel_says_what_would_happen_to_a_run_that_goes_or_has_ended(
+    rota: Console, server: Server
+) -> None:
+    run = triggered(rota, server)
+    work = server.claim()
+
+    going = rota("run", "cancel", run, "--dry-run")
+    server.finish(work)
+    over = rota("run", "cancel", run, "--dry-run")
+
+    assert going.err == (
+        f"would cancel {run}: it is processing, would be asked to stop and killed after its grace\n"
+    )
+    assert over.err == f"would not cancel {run}: it is completed already\n"
+    assert (going.code, over.code) == (20, 0)
 
 
 def test_only_active_run_of_a_job_is_cancelled_by_the_job_s_name(
@@ -304,10 +345,61 @@ def test_long_log_comes_in_several_windows(rota: Console, server: Server) -> Non
     assert rota("logs", run).lines == ["dust", *["x"] * more_than_one_window]
 
 
-def test_log_lines_have_times_where_asked(rota: Console, server: Server) -> None:
-    run = failed(rota, server)
+def test_more_lines_than_a_window_has_can_be_asked_for(rota: Console, server: Server) -> None:
+    run = failed(rota, server, b"x\n" * 1_100)
 
-    assert rota("logs", run, "-t").lines[0] == "00:00:01.000  dust"
+    assert rota("logs", run, "--tail", "1050").lines == ["x"] * 1_050
+    assert rota("logs", run, "--follow", "--tail", "1050").lines == ["x"] * 1_050
+
+
+def stored(rota: Console, server: Server, printed: bytes) -> str:
+    """A run that has ended and printed so much that it went in chunks."""
+    run = triggered(rota, server)
+    work = server.claim()
+    recorder = OutputRecorder(1 << 40)
+    recorder.feed(1_000, Stream.STDOUT, 0, printed)
+    recorder.close(1_000)
+    for c in recorder.take_chunks(force=True):
+        meta = ChunkMeta(c.number, c.first_line, c.lines, c.text_bytes, c.first_at_ms, c.last_at_ms)
+        chunk = OutputChunk(work.run, work.attempt, meta, c.data)
+        server.do(store_chunks(server.engine, server.session, [chunk]))
+    server.finish(work, printed=[Printed(printed)])
+    return run
+
+
+@pytest.mark.parametrize("options", [[], ["--follow"], ["-t"], ["-o", "jsonl"]], ids=str)
+def test_requests_for_a_log_grow_with_its_bytes_not_with_its_lines(
+    rota: Console, server: Server, options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many_lines, long_lines = b"\n" * 40_000, b"x" * 39_999 + b"\n"
+    asked: list[str] = []
+    send = Client.exchange
+
+    def counting(client: Client, call: Call[Any]) -> Reply:
+        asked.append(call.path)
+        return send(client, call)
+
+    monkeypatch.setattr(Client, "exchange", counting)
+    counts = []
+    for printed in (many_lines, long_lines, many_lines * 20):
+        run = stored(rota, server, printed)
+        asked.clear()
+        lines = rota("logs", run, *options).lines
+        assert len(lines) == printed.count(b"\n")
+        counts.append(sum(path.endswith("/log/blocks") for path in asked))
+
+    small, long, large = counts
+    assert small == long
+    assert large == small + 1  # 1.6 MB of records are two pages
+
+
+def test_log_lines_have_times_where_asked(rota: Console, server: Server) -> None:
+    run = failed(rota, server, b"one\n\nthree\nun")
+
+    stamp = "00:00:01.000  "
+    assert rota("logs", run, "-t").lines == [
+        stamp + text for text in ("dust", "one", "", "three", "un")
+    ]
 
 
 def test_log_for_programs(rota: Console, server: Server) -> None:
@@ -317,7 +409,26 @@ def test_log_for_programs(rota: Console, server: Server) -> None:
     lines = rota("logs", run, "-o", "jsonl").lines
 
     assert [line["text"] for line in document["lines"]] == ["dust", "no water"]
-    assert len(lines) == 2
+    assert document["run"] == run
+    assert [json.loads(line) for line in lines] == document["lines"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2_500])
+def test_log_is_one_document_however_long_it_is(rota: Console, server: Server, count: int) -> None:
+    run = stored(rota, server, b"\x1b[31m\xc2\x9b\n" * count)
+
+    ended = rota("logs", run, "--json")
+
+    assert ended.json == {"run": run, "lines": ended.json["lines"]}
+    assert [line["text"] for line in ended.json["lines"]] == ["\x1b[31m\x9b"] * count
+    assert ended.out == json.dumps(ended.json, indent=2) + "\n"
+
+
+def test_search_is_in_the_attempt_that_was_named(rota: Console, server: Server) -> None:
+    run = failed(rota, server)
+
+    assert rota("logs", run, "--search", "water", "--attempt", "1").lines == ["no water"]
+    assert rota("logs", run, "--search", "water", "--attempt", "2").code == 3
 
 
 def test_watched_run_that_completes(rota: Console, server: Server) -> None:
@@ -437,6 +548,57 @@ def test_output_that_is_still_on_its_worker_is_told(rota: Console, server: Serve
     assert raw.err == ended.err
 
 
+def test_a_run_that_goes_on_may_have_printed_more(rota: Console, server: Server) -> None:
+    run = triggered(rota, server)
+    work = server.claim()
+
+    going = rota("logs", run)
+    server.finish(work)
+
+    assert going.err == f"output may still be on worker worker-1 · rota logs {run} -f\n"
+    assert rota("logs", run).err == ""
+
+
+def test_output_that_was_lost_with_its_worker_is_told(rota: Console, server: Server) -> None:
+    run = triggered(rota, server)
+    server.finish(server.claim(), "LOST")
+
+    ended = rota("logs", run)
+
+    assert ended.err == "what worker worker-1 had not delivered of the output is lost\n"
+
+
+def test_followed_output_says_where_another_attempt_begins(rota: Console, server: Server) -> None:
+    run = triggered(rota, server)
+    server.finish(server.claim(), "INTERRUPTED", printed=[Printed(b"dust\n")])
+    server.do(server.engine.store.release_eligible(10))
+    server.finish(server.claim(), printed=[Printed(b"more dust\n")])
+
+    ended = rota("logs", run, "--attempt", "1", "-f")
+
+    assert ended.lines == ["dust", "more dust"]
+    assert ended.err == "attempt 2 begins\n"
+
+
+def test_nothing_is_printed_of_a_run_without_failed_steps(rota: Console, server: Server) -> None:
+    run = triggered(rota, server)
+    server.finish(server.claim(), steps=[SWEPT], printed=[Printed(b"dust\n")])
+
+    ended = rota("logs", run, "--failed")
+
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err == "no step of attempt 1 failed\n"
+
+
+def test_all_is_printed_of_an_attempt_that_failed_without_steps(
+    rota: Console, server: Server
+) -> None:
+    run = triggered(rota, server)
+    server.finish(server.claim(), "FAILED", printed=[Printed(b"dust\n")])
+
+    assert rota("logs", run, "--failed").out == "dust\n"
+
+
 def test_a_run_tells_that_its_output_is_still_on_its_worker(rota: Console, server: Server) -> None:
     run = failed(rota, server, b"no water\n" * 1_000)
 
@@ -481,7 +643,7 @@ def test_retry_of_a_job_means_its_newest_run_that_ended(rota: Console, server: S
     ended = rota("run", "retry", "tidy")
     again = rota("run", "retry", "tidy", "--json")
 
-    assert f"would retry {old}, failed now" in rehearsed.err
+    assert f"would run {old} again, as a new run; it is failed now" in rehearsed.err
     assert f"retrying {old}" in ended.err
     assert again.json["retry_of"] == old, "the retry itself still waits"
 
@@ -499,7 +661,7 @@ def unknown(rota: Console, server: Server) -> str:
     server.define(TIDY.replace("name: tidy,", "name: tidy, delivery: at_most_once,"))
     run = rota("trigger", "tidy", "-o", "name").out.strip()
     work = server.claim()
-    server.do(workers.lose(server.engine, server.session, [Fence(work.run, work.attempt)]))
+    server.do(server.engine.store.lose(server.session, [Fence(work.run, work.attempt)]))
     return run
 
 

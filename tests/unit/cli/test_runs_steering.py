@@ -19,10 +19,23 @@ def test_run_is_held_and_released(rota: Console, server: Server) -> None:
     again = rota("run", "release", "tidy")
     free = rota("run", "release", run)
 
-    assert looked.err == f"would hold {run}, blocked now\n"
+    assert looked.err == f"would hold {run}; it is blocked now\n"
     assert held.err.startswith(f"{run} is blocked now, priority 5: ")
     assert again.code == 0
     assert free.code == 5
+
+
+def test_what_would_not_happen_is_told_as_that(rota: Console, server: Server) -> None:
+    run = triggered(rota, server)
+    early = rota("run", "retry", run, "--dry-run")
+    server.finish(server.claim())
+
+    held = rota("run", "hold", run, "--dry-run")
+    resolved = rota("run", "resolve", run, "--as", "failed", "--dry-run")
+
+    assert early.err == f"would not retry {run}: it is blocked and has not ended\n"
+    assert held.err == f"would not hold {run}: it is completed and does not wait\n"
+    assert resolved.err == f"would not resolve {run}: it is completed, not unknown\n"
 
 
 def test_run_gets_another_priority(rota: Console, server: Server) -> None:

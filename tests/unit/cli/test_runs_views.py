@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import io
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from rota.cli.runs import write_run
+from rota.cli import times
+from rota.cli.printing import write_table
+from rota.cli.runs import RUNS, write_run
 from rota.cli.terminal import Terminal
 from rota.cli.watching import Transcript
-from rota.sdk.answers import Attempt, RunDetail
+from rota.sdk.answers import Attempt, RunDetail, Step
 from rota.sdk.client import Client
 
 PRESENT = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -37,13 +39,22 @@ def page_of(run: RunDetail) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("attempts", "text"),
     [
-        ({"attempt": 2, "max_attempts": 3}, "completed · attempt 2 of 3"),
+        ({"attempt": 2, "max_attempts": 3, "failures": 1}, "completed · attempt 2 of 3"),
         ({"attempt": 2, "max_attempts": 1, "losses": 1}, "completed · attempt 2 (1 lost)"),
         ({"attempt": 3, "losses": 2, "is_alone": True}, "completed · attempt 3 (2 lost) · alone"),
+        ({"attempt": 2, "max_attempts": 1}, "completed · attempt 2 (1 interrupted)"),
+        ({"state": "PROCESSING", "attempt": 2}, "processing · attempt 2 (1 interrupted)"),
+        ({"state": "QUEUED", "attempt": 1}, "queued · attempt 1 (1 interrupted)"),
+        ({"state": "FAILED", "attempt": 2, "failures": 1}, "failed · attempt 2 (1 interrupted)"),
+        (
+            {"state": "FAILED", "attempt": 4, "failures": 1, "losses": 1},
+            "failed · attempt 4 (1 lost, 2 interrupted)",
+        ),
+        ({"state": "CANCELLED", "attempt": 1, "failures": 1}, "cancelled · attempt 1 of 1"),
     ],
 )
-def test_attempts_are_counted_against_the_limit_unless_some_were_lost(
-    attempts: dict[str, int], text: str
+def test_attempts_are_counted_against_the_limit_unless_some_were_lost_or_interrupted(
+    attempts: dict[str, Any], text: str
 ) -> None:
     assert page_of(run(**attempts))["state"] == text
 
@@ -53,6 +64,59 @@ def test_values_are_shown_as_programs_write_them() -> None:
 
     assert page["inputs"] == "target=orders all=true"
     assert page["outputs"] == '{"größe": [1, null]}'
+
+
+def test_lists_pages_and_transcripts_tell_the_same_duration() -> None:
+    stream = io.StringIO()
+    client = Client("http://127.0.0.1:1", "token")
+    tried_twice = run(
+        attempt=2,
+        failures=1,
+        max_attempts=3,
+        first_started_at=PRESENT,
+        ended_at=PRESENT + timedelta(seconds=35),
+        duration_seconds=2,
+    )
+
+    Transcript(client, terminal(), stream).take(tried_twice)
+    [_, listed] = table_of(tried_twice)
+
+    assert page_of(tried_twice)["state"].endswith(" · 2.0 s, 35.0 s in total")
+    assert "✔ completed in 2.0 s, 35.0 s in total · " in stream.getvalue()
+    assert " 2.0 s " in listed
+
+
+def table_of(run: RunDetail) -> list[str]:
+    screen = io.StringIO()
+    write_table(Terminal(screen, io.StringIO(), False, False, 100), RUNS.columns, [run])
+    return screen.getvalue().splitlines()
+
+
+def test_what_was_never_measured_is_not_zero() -> None:
+    target = io.StringIO()
+    steps = (
+        Step(
+            name="measured", result="completed", seconds=1, cpu_seconds=0.5, max_memory_bytes=2**20
+        ),
+        Step(name="not", result="completed", seconds=1),
+        Step(name="skipped", result="skipped", tries=0),
+    )
+    lost = Attempt(number=1, worker="w", result="LOST", started_at=PRESENT)
+    completed = Attempt(number=2, worker="w", result="COMPLETED", cpu_seconds=0.5, steps=steps)
+
+    shown = run(attempt=2, losses=1, attempts=(lost, completed))
+    write_run(Terminal(target, io.StringIO(), False, False, None), shown, PRESENT, wide=True)
+
+    rows = {
+        line.split()[0]: " ".join(line.split()[1:])
+        for line in target.getvalue().splitlines()
+        if line
+    }
+    assert rows["1"].startswith("lost w – – – – ")
+    assert rows["2"].startswith("completed w – – 0.5 s – ")
+    assert rows["measured"] == "completed – 1.0 s 1 0.5 s 1 MiB –"
+    assert rows["not"] == "completed – 1.0 s 1 – – –"
+    assert rows["skipped"] == "skipped – – – – – –"
 
 
 def test_transcript_counts_no_lost_attempt_against_the_limit() -> None:
@@ -66,3 +130,29 @@ def test_transcript_counts_no_lost_attempt_against_the_limit() -> None:
     )
 
     assert "  attempt 1 lost\n" in stream.getvalue()
+
+
+def test_80_columns_have_the_job_the_state_and_why_it_failed() -> None:
+    screen = io.StringIO()
+    present = times.now()
+    failed = run(
+        id="r_1k0ghsf35spcrm2222222222",
+        job="nightly-backup-of-orders",
+        state="FAILED",
+        due_at=present - timedelta(hours=3),
+        duration_seconds=842,
+        message="step upgrade: exit 3: could not connect to the server",
+    )
+    tomorrow = present + timedelta(hours=20)
+    ahead = run(id="r_2", job="tidy", state="SCHEDULED", due_at=tomorrow, eligible_at=tomorrow)
+    queued = run(id="r_3", state="QUEUED", due_at=present, waiting="it waits for a worker")
+
+    write_table(
+        Terminal(screen, io.StringIO(), False, False, 80), RUNS.columns, [failed, ahead, queued]
+    )
+
+    _, first, why, second, third = screen.getvalue().splitlines()
+    assert first.startswith("r_1k0ghsf35spcrm  nightly-backup-of-orders  failed     3 h 00 m ago")
+    assert why == "    step upgrade: exit 3: could not connect to the server"
+    assert second.startswith("r_2               tidy                      scheduled  in ")
+    assert third.startswith("r_3               tidy                      queued ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import subprocess
 
 import pytest
 
@@ -11,9 +12,12 @@ from rota.cli.events import EVENTS
 from rota.cli.printing import write_table
 from rota.cli.terminal import Terminal
 from rota.ports.records import Role
+from rota.ports.work import Offer
 from rota.sdk.client import Client
+from testkit.processes import ROTA
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server
+from tests.unit.sdk.answering import AnsweringServer, Given
 
 TIDY = "jobs: [{name: tidy, steps: [{run: x}]}]"
 
@@ -43,6 +47,30 @@ def test_a_worker_is_shown_with_what_is_in_use(rota: Console, server: Server) ->
     assert rota("worker", "show", "nobody").code == 3
 
 
+def test_a_worker_is_shown_with_what_it_offers_and_what_it_cannot_do(
+    rota: Console, server: Server
+) -> None:
+    server.register(
+        "limping",
+        offers=(Offer("type", "shell"), Offer("wall", "landlock", "the kernel has none")),
+        trouble="no output gets through",
+    )
+
+    shown = rota("worker", "show", "limping")
+
+    assert [" ".join(line.split()) for line in shown.lines][-3:] == [
+        "OFFERS NAME",
+        "type shell yes",
+        "wall landlock no: the kernel has none",
+    ]
+    assert "trouble no output gets through" in {" ".join(line.split()) for line in shown.lines}
+    assert rota("worker", "show", "limping", "--json").json["offers"][1] == {
+        "kind": "wall",
+        "name": "landlock",
+        "reason": "the kernel has none",
+    }
+
+
 def test_no_worker_says_what_to_start(rota: Console, server: Server) -> None:
     assert "rota worker" in rota("worker", "list").err
 
@@ -57,6 +85,35 @@ def test_events_are_told_oldest_first_and_past_a_position(rota: Console, server:
     assert everything[-1]["type"] == "rota.run.queued"
     assert len(rest.lines) == 1
     assert "run.queued" in rota("events", "tail").lines[-1]
+
+
+def test_the_latest_events_are_as_many_as_asked_for(rota: Console, server: Server) -> None:
+    server.define(TIDY)
+    for _ in range(25):
+        rota("trigger", "tidy")
+    everything = rota("events", "tail", "--after", "0", "-o", "name").lines
+
+    assert rota("events", "tail", "-o", "name").lines == everything[-20:]
+    assert rota("events", "tail", "-n", "2", "-o", "name").lines == everything[-2:]
+    assert rota("events", "tail", "-n", "24", "-o", "name").lines == everything[-24:]
+
+
+def test_whoever_follows_events_first_sees_the_latest(rota: Console, server: Server) -> None:
+    server.define(TIDY)
+    for _ in range(3):
+        rota("trigger", "tidy")
+    known = rota("events", "tail", "-o", "name").lines
+    words = [str(ROTA), "events", "tail", "-f", "-n", "2", "-o", "name"]
+
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        latest = [following.stdout.readline().strip() for _ in range(2)]
+        rota("trigger", "tidy")
+        coming = following.stdout.readline().strip()
+        following.terminate()
+
+    assert latest == known[-2:]
+    assert [coming] == rota("events", "tail", "-n", "1", "-o", "name").lines
 
 
 def test_events_name_the_job_and_keep_id_and_time_whole_at_80_columns(
@@ -136,6 +193,26 @@ def test_server_that_does_not_answer_is_named(
     assert ended.code == 7
     assert "http://127.0.0.1:1" in ended.err
     assert "rota up" in ended.err
+
+
+@pytest.mark.parametrize(
+    "words", [["job", "show", "tidy"], ["run", "show", "tidy"], ["cart", "show", "c_1"], ["ps"]]
+)
+def test_address_of_another_server_is_told_as_that(rota: Console, words: list[str]) -> None:
+    with AnsweringServer() as other:
+        pages = ("GET /jobs/tidy", "GET /runs/r_tidy", "GET /carts/c_1", "GET /runs")
+        for page in pages:
+            other.on(page, Given(b"<h1>Not Found</h1>", 404, "text/html"))
+
+        ended = rota(*words, "--url", other.url)
+
+    assert ended.code == 7
+    assert ended.err == (
+        f"rota: {other.url} does not answer like a Rota server: status 404, text/html, "
+        '"<h1>Not Found</h1>"\n'
+        "  check the address: --url, ROTA_URL or url in rota.toml; "
+        "`rota up` prints that of its server\n"
+    )
 
 
 def test_no_known_server_says_what_to_do(rota: Console) -> None:

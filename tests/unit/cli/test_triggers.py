@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import io
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec import structs
 
 from rota.cli.job_views import LEDGER
+from rota.cli.printing import write_table
+from rota.cli.terminal import Terminal
+from rota.ports.records import Role
 from rota.sdk.answers import LedgerEntry
 from tests.unit.cli.console import Console, Ended
 from tests.unit.cli.server import Server
@@ -39,7 +43,10 @@ def test_backfill_is_planned_and_then_started(rota: Console, server: Server) -> 
     [first_line] = started.lines
     assert first_line.startswith("backfill b_")
     backfill_id = first_line.split()[1].rstrip(":")
-    assert started.err == f"rota run list --where backfill:{backfill_id}\n"
+    bounds, listing = started.err.splitlines()
+    assert bounds.startswith("due times from 20")
+    assert bounds.endswith(":00:00 UTC to now")
+    assert listing == f"rota run list --where backfill:{backfill_id}"
     listed = rota("run", "list", "--where", f"backfill:{backfill_id}", "-o", "name")
     assert len(listed.lines) == 3
 
@@ -108,6 +115,78 @@ def test_wrong_range_is_a_usage_error(
     assert rota("job", "backfill", "tidy", *words).code == 2
 
 
+COPY = """
+jobs:
+  - name: copy
+    inputs: {host: {type: string}, parts: {type: integer, default: 1}}
+    steps: [{run: make copy}]
+  - {name: idle, enabled: false, steps: [{run: make idle}]}
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("copy",),
+        ("copy", "-i", "host=db-1", "-i", "hosst=db-1"),
+        ("copy", "-i", "host=db-1", "-i", "parts=many"),
+        ("idle",),
+        ("nobody",),
+    ],
+)
+def test_rehearsal_of_a_trigger_refuses_what_the_trigger_refuses(
+    rota: Console, server: Server, words: tuple[str, ...]
+) -> None:
+    server.define(COPY)
+
+    rehearsed, refused = rota("trigger", *words, "--dry-run"), rota("trigger", *words)
+
+    assert rehearsed == refused
+    assert refused.code in (2, 3, 5)
+
+
+def test_rehearsal_of_a_trigger_needs_the_same_role(
+    rota: Console, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.define(TIDY)
+    monkeypatch.setenv("ROTA_TOKEN", server.secrets[Role.VIEWER])
+
+    rehearsed, refused = rota("trigger", "tidy", "--dry-run"), rota("trigger", "tidy")
+
+    assert (rehearsed.code, refused.code) == (4, 4)
+
+
+def test_rehearsal_of_a_trigger_makes_no_run(rota: Console, server: Server) -> None:
+    server.define(COPY)
+
+    ended = rota("trigger", "copy", "-i", "host=db-1", "-i", "parts=2", "--dry-run")
+
+    assert (ended.code, ended.err) == (20, "would trigger job copy (on demand)\n")
+    assert rota("run", "list", "--json").json["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ("--at", "tomorrow 25:00"),
+            '--at: "tomorrow 25:00": 25:00 is no time of day: write 00:00 to 23:59',
+        ),
+        (("--priority", "11"), '--priority must be at most 9, not "11".'),
+        (("--priority", "-1"), '--priority must be at least 0, not "-1".'),
+    ],
+)
+def test_wrong_option_of_a_trigger_is_told_in_plain_words(
+    rota: Console, server: Server, words: tuple[str, ...], told: str
+) -> None:
+    server.define(TIDY)
+
+    ended, rehearsed = rota("trigger", "tidy", *words), rota("trigger", "tidy", *words, "--dry-run")
+
+    assert ended == rehearsed
+    assert (ended.code, ended.err) == (2, f"rota: {told}\nSee: rota trigger --help\n")
+
+
 def test_ledger_names_who_made_up_for_a_due_time() -> None:
     [cause] = [column.text for column in LEDGER.columns if column.heading == "CAUSE"]
     missed = LedgerEntry(first=DUE, last=DUE, state="MISSED", cause="downtime")
@@ -116,6 +195,36 @@ def test_ledger_names_who_made_up_for_a_due_time() -> None:
     assert cause(structs.replace(missed, backfilled_by=("r_2", "r_1"))) == (
         "downtime, backfilled by r_2, r_1"
     )
+
+
+def test_ledger_names_a_run_once() -> None:
+    [cause] = [column.text for column in LEDGER.columns if column.heading == "CAUSE"]
+    made_up_for = LedgerEntry(
+        first=DUE, last=DUE, state="COMPLETED", run="r_1", backfilled_by=("r_1",)
+    )
+
+    assert cause(made_up_for) == "backfilled"
+    assert cause(structs.replace(made_up_for, backfilled_by=("r_2", "r_1"))) == "backfilled by r_2"
+
+
+def test_ledger_fits_80_columns_with_both_ends_of_a_stretch() -> None:
+    screen = io.StringIO()
+    stretch = LedgerEntry(
+        first=DUE, last=DUE + 50 * HOUR, count=51, state="MISSED", cause="the server was down"
+    )
+
+    write_table(
+        Terminal(screen, io.StringIO(), False, False, 80),
+        LEDGER.columns,
+        [stretch, structs.replace(stretch, run="r_1k0ghsf35spcrm2222222222")],
+    )
+
+    assert screen.getvalue().splitlines()[1:] == [
+        "2026-05-04 00:00 … 2026-05-06 02:00 UTC  51     missed  –",
+        "    the server was down",
+        "2026-05-04 00:00 … 2026-05-06 02:00 UTC  51     missed  r_1k0ghsf35spcrm",
+        "    the server was down",
+    ]
 
 
 def test_backfilled_due_times_are_in_the_ledger(rota: Console, server: Server) -> None:

@@ -191,7 +191,7 @@ class TestSubmitAndWatch:
 
         ended = rota("cart", "submit", "fleet.yaml", "--at", "2099-01-01T00:00Z")
 
-        assert "start at 2099-01-01T00:00Z? [y/N] " in ended.err
+        assert "start at 2099-01-01 00:00:00 UTC? [y/N] " in ended.err
         assert ended.out == "cart c_1 planned · fleet · 1,000 items\n"
 
     def test_person_who_does_not_agree_changes_nothing(
@@ -235,9 +235,9 @@ def display(
 
 
 class TestProgress:
-    def test_line_has_group_bar_counts_and_eta(self) -> None:
+    def test_line_has_wave_bar_counts_and_eta(self) -> None:
         assert progress_line(cart(), NOON) == (
-            "group 4/13  ██░░░░░░░░░░░░░░░░░░  106/1,000  ✔ 103  ✖ 3  ▶ 20  ETA 15:52 UTC"
+            "wave 4/13  ██░░░░░░░░░░░░░░░░░░  106/1,000  ✔ 103  ✖ 3  ▶ 20  ETA 15:52 UTC"
         )
 
     def test_end_on_another_day_has_its_date(self) -> None:
@@ -260,8 +260,8 @@ class TestProgress:
         shown.end_line()
 
         first, second = screen.getvalue().removeprefix("\r").split("\r")
-        assert first == "group 4/13  ██░░░░░░░░░░░░░░░░░░  106/1\x1b[K"
-        assert second == "group 4/13  ██░░░░░░░░░░░░░░░░░░  107/1\x1b[K\n"
+        assert first == "wave 4/13  ██░░░░░░░░░░░░░░░░░░  106/1,\x1b[K"
+        assert second == "wave 4/13  ██░░░░░░░░░░░░░░░░░░  107/1,\x1b[K\n"
 
     def test_elsewhere_a_line_comes_with_each_step(self) -> None:
         log = io.StringIO()

@@ -11,10 +11,10 @@ from itertools import takewhile
 import pytest
 
 from rota.cli.program import build
-from tests.unit.docs.pages import ROOT, Block, blocks, exchanges, inline_code
+from tests.unit.docs.pages import PAGES, ROOT, Block, blocks, exchanges, inline_code
 
 ROTA = re.compile(r"(?:^|\$\()(?:\w+=\S+ )*rota (?P<words>[^)]*)")
-MAKE = re.compile(r"make (\w+)")
+MAKE = re.compile(r"make (?:[A-Z_]+=\S* )*([a-z]\w*)")
 TRANSCRIPTS = blocks("console")
 IN_PROSE = {
     code
@@ -70,11 +70,22 @@ def test_commands_in_prose_exist(code: str) -> None:
     assert re.search(rf"^#+ rota {re.escape(is_command)}$", text, re.MULTILINE)
 
 
+def make_targets() -> set[str]:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    return set(re.findall(r"^(\w+):", makefile, re.MULTILINE))
+
+
 @pytest.mark.parametrize("block", TRANSCRIPTS, ids=str)
 def test_make_targets_of_transcripts_exist(block: Block) -> None:
-    makefile = (ROOT / "Makefile").read_text("utf-8")
-    targets = set(re.findall(r"^(\w+):", makefile, re.MULTILINE))
-
     called = [target for exchange in exchanges(block) for target in MAKE.findall(exchange.command)]
 
-    assert set(called) <= targets
+    assert set(called) <= make_targets()
+
+
+def test_make_targets_in_prose_exist() -> None:
+    called = {
+        found[1] for page in PAGES for code in inline_code(page) if (found := MAKE.match(code))
+    }
+
+    assert len(called) > 5
+    assert called <= make_targets()

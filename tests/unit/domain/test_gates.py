@@ -1,31 +1,54 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from rota.domain import gates
 from rota.domain.gates import (
     QUEUED,
     ActiveRun,
     BackfillRules,
+    ClosableJob,
+    Closing,
+    Gate,
     JobRules,
     admit,
     backfill_room,
+    closed_jobs,
+    closing_reason,
+    is_closing,
+    job_behind,
+    opens_at,
     releasable,
     waiting_reason,
 )
 from rota.domain.ids import BackfillId, JobId, RunId
-from rota.domain.run import Trigger
+from rota.domain.job import RunRules
+from rota.domain.run import Reason, Trigger
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
 
 LIVE = [RunState.QUEUED, RunState.CLAIMED, RunState.PROCESSING, RunState.UNKNOWN]
 
 
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def job(*, is_paused: bool = True, until: datetime | None = None) -> ClosableJob:
+    return ClosableJob(JobId("j_1"), RunRules("backup", "default"), is_paused, until)
+
+
+def closed_by(job: ClosableJob, at: datetime) -> Reason | None:
+    return closed_jobs([job], at).get(job.job_id)
+
+
 def rules(
     overlap: Overlap = Overlap.ALLOW, limit: int | None = None, *, is_paused: bool = False
 ) -> JobRules:
-    return JobRules(JobId("j_1"), "backup", overlap, limit, is_paused)
+    closed = closed_by(job(is_paused=is_paused), NOON)
+    return JobRules(JobId("j_1"), "backup", overlap, limit, closed)
 
 
 def scheduled(seq: int, state: RunState = RunState.SCHEDULED, attempt: int = 0) -> ActiveRun:
@@ -33,7 +56,7 @@ def scheduled(seq: int, state: RunState = RunState.SCHEDULED, attempt: int = 0) 
 
 
 def caught_up(seq: int, state: RunState = RunState.SCHEDULED) -> ActiveRun:
-    return replace(scheduled(seq, state), is_caught_up=True)
+    return scheduled(seq, state)._replace(is_caught_up=True)
 
 
 def manual(seq: int, state: RunState = RunState.SCHEDULED) -> ActiveRun:
@@ -57,7 +80,7 @@ class TestAdmission:
     ) -> None:
         others = [scheduled(1, RunState.PROCESSING), manual(2, RunState.QUEUED)]
 
-        admission = admit(rules(overlap), replace(manual(3), trigger=trigger), others)
+        admission = admit(rules(overlap), manual(3)._replace(trigger=trigger), others)
 
         assert rules(overlap).lets_any_go(trigger)
         assert admission == QUEUED
@@ -75,6 +98,35 @@ class TestAdmission:
         self, job: JobRules, trigger: Trigger
     ) -> None:
         assert not job.lets_any_go(trigger)
+
+    @pytest.mark.parametrize(
+        ("job", "trigger", "expected"),
+        [
+            (rules(Overlap.QUEUE_ONE), Trigger.MANUAL, False),
+            (rules(Overlap.ALLOW), Trigger.SCHEDULE, False),
+            (rules(Overlap.QUEUE_ONE), Trigger.SCHEDULE, True),
+            (rules(Overlap.ALLOW), Trigger.BACKFILL, True),
+            (rules(Overlap.ALLOW, limit=1), Trigger.MANUAL, True),
+        ],
+    )
+    def test_other_runs_matter_only_to_those_that_they_can_hold_back(
+        self, job: JobRules, trigger: Trigger, expected: bool
+    ) -> None:
+        assert job.can_hold_back(trigger) is expected
+
+    @pytest.mark.parametrize(
+        ("job", "trigger", "expected"),
+        [
+            (rules(Overlap.QUEUE_ONE), Trigger.MANUAL, set()),
+            (rules(Overlap.ALLOW, limit=1), Trigger.MANUAL, set(LIVE)),
+            (rules(Overlap.ALLOW), Trigger.BACKFILL, set(LIVE)),
+            (rules(Overlap.ALLOW), Trigger.SCHEDULE, set(RunState)),
+        ],
+    )
+    def test_a_run_counts_while_later_ones_have_to_see_it(
+        self, job: JobRules, trigger: Trigger, expected: set[RunState]
+    ) -> None:
+        assert {state for state in RunState if job.counts(trigger, state)} == expected
 
     @pytest.mark.parametrize("overlap", Overlap)
     def test_a_lone_run_goes(self, overlap: Overlap) -> None:
@@ -170,6 +222,72 @@ class TestAdmission:
         [reason] = admission.reasons
         assert (admission.state, admission.blocked_on) == (RunState.BLOCKED, "pause:j_1")
         assert reason.action == "rota job resume backup"
+
+
+def daily(gate: Gate, closes: int, opens: int) -> Closing:
+    """A gate that closes every job each day, from one hour to another."""
+
+    def reason(job: ClosableJob, at: datetime) -> Reason | None:
+        if not closes <= at.hour < opens:
+            return None
+        ends = at.replace(hour=opens, minute=0)
+        return closing_reason(gate, job, "too early", opens_at=ends, action="")
+
+    return Closing(gate, lambda _: True, reason)
+
+
+class TestClosing:
+    def test_a_pause_closes_until_its_end_is_written_down(self) -> None:
+        reason = closed_by(job(until=NOON), NOON + HOUR)
+
+        assert reason is not None
+        assert (reason.gate, reason.key, reason.eligible_at) == ("pause", "pause:j_1", NOON)
+        assert closed_by(job(is_paused=False), NOON) is None
+
+    def test_a_job_opens_at_the_end_of_its_pause_or_nobody_knows_when(self) -> None:
+        assert opens_at(job(is_paused=False), NOON) == NOON
+        assert opens_at(job(until=NOON + HOUR), NOON) == NOON + HOUR
+        assert opens_at(job(until=NOON - HOUR), NOON) == NOON
+        assert opens_at(job(), NOON) is None
+
+    def test_the_first_closed_gate_tells_and_all_must_be_open(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        morning, noon = daily(Gate.CALENDAR, 8, 12), daily(Gate.TIME, 12, 14)
+        monkeypatch.setattr(gates, "CLOSINGS", (*gates.CLOSINGS, morning, noon))
+        nine = NOON - 3 * HOUR
+
+        paused, open_job = closed_by(job(), nine), closed_by(job(is_paused=False), nine)
+
+        assert [reason and reason.key for reason in (paused, open_job)] == [
+            "pause:j_1",
+            "calendar:j_1",
+        ]
+        assert opens_at(job(is_paused=False), nine) == NOON + 2 * HOUR
+
+    def test_gates_that_never_open_together_are_given_up(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        forever = Closing(Gate.CALENDAR, lambda _: True, _tomorrow)
+        monkeypatch.setattr(gates, "CLOSINGS", (forever,))
+
+        assert opens_at(job(), NOON) is None
+
+    @pytest.mark.parametrize(
+        ("key", "behind", "closes"),
+        [
+            ("job:j_1", "j_1", False),
+            ("pause:j_1", "j_1", True),
+            ("hold:r_1", None, False),
+            ("backfill:b_1", None, False),
+        ],
+    )
+    def test_keys_tell_their_job(self, key: str, behind: str | None, closes: bool) -> None:
+        assert (job_behind(key), is_closing(key)) == (behind, closes)
+
+
+def _tomorrow(job: ClosableJob, at: datetime) -> Reason:
+    return closing_reason(Gate.CALENDAR, job, "never", opens_at=at + 24 * HOUR, action="")
 
 
 class TestRelease:
@@ -269,7 +387,7 @@ def test_the_reason_fits_the_gate_that_will_hold() -> None:
 
     assert waiting_reason(gate, Trigger.SCHEDULE).gate == "overlap"
     assert waiting_reason(gate, Trigger.MANUAL).gate == "max_concurrency"
-    allowed = replace(gate, overlap=Overlap.ALLOW)
+    allowed = gate._replace(overlap=Overlap.ALLOW)
     assert waiting_reason(allowed, Trigger.SCHEDULE).gate == "max_concurrency"
 
 

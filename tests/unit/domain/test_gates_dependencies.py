@@ -6,7 +6,7 @@ import pytest
 
 from rota.domain.gates import ActiveRun, JobRules, Upstream, admit, missing
 from rota.domain.ids import JobId, RunId
-from rota.domain.run import Trigger
+from rota.domain.run import Reason, Trigger
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
 
@@ -21,7 +21,7 @@ def rules(overlap: Overlap = Overlap.ALLOW, *, is_paused: bool = False) -> JobRu
         "load",
         overlap,
         None,
-        is_paused,
+        Reason("pause", "job load is paused", "pause:j_1") if is_paused else None,
         after=("extract",),
         after_within=timedelta(hours=1),
     )

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rota.domain.errors import Unavailable
-from rota.domain.output import Record, Stream, find_records, read_records, to_raw
+from rota.domain.output import Record, Stream, find_records, read_blocks, read_records, to_raw
 
 READABLE = (
     b"1731712345678 stdout 0|Compiling 2 files\n"
@@ -81,3 +81,36 @@ def test_damaged_records_are_refused(data: bytes) -> None:
         list(read_records(data))
 
     assert caught.value.code == "output_damaged"
+
+
+MIXED = b"7 stdout 0|a\n|b\n+c\n+d\n|e\n|\n8 stderr 1|f\n"
+
+
+def test_records_in_a_row_are_one_block_unless_a_line_goes_on() -> None:
+    blocks = [(block.index, block.text, block.ends_line) for block in read_blocks(MIXED)]
+
+    assert blocks == [
+        (0, b"a\nb", True),
+        (2, b"c", False),
+        (3, b"d", False),
+        (4, b"e\n", True),
+        (6, b"f", True),
+    ]
+
+
+@pytest.mark.parametrize("first", range(9))
+def test_blocks_from_a_record_on_are_the_records_from_there(first: int) -> None:
+    found = [
+        Record(block.at_ms, block.stream, block.step, text, block.ends_line)
+        for block in read_blocks(MIXED, first)
+        for text in block.text.split(b"\n")
+    ]
+
+    assert found == list(read_records(MIXED, first))
+    assert next((block.index for block in read_blocks(MIXED, first)), 7) == min(first, 7)
+
+
+def test_many_empty_lines_are_one_block() -> None:
+    [block] = read_blocks(b"7 stdout 0" + b"|\n" * 100_000)
+
+    assert block.text == b"\n" * 99_999

@@ -5,7 +5,7 @@ from pathlib import Path
 from rota.domain.spec import Input, InputType, JobSpec, Step
 from rota.executors.shell import attempt_variables, input_variables, step_variables
 from rota.ports.executor import Assignment
-from rota.ports.work import Work
+from rota.ports.work import ATTEMPT_BITS, Work
 
 
 def test_inputs_that_nobody_gave_have_their_defaults() -> None:
@@ -33,9 +33,17 @@ def test_inputs_that_nobody_gave_have_their_defaults() -> None:
 def test_what_rota_tells_cannot_be_overridden_by_job_or_step() -> None:
     forged = {"ROTA_RUN_ID": "r_other", "ROTA_FENCE": "99", "ROTA_CART": "c_other", "SHAPE": "flat"}
     step = Step("ship", "true", env=forged | {"SHAPE": "round"})
-    assignment = Assignment(Work("r_1", 2, "j_1", 1, 0), JobSpec("tidy", env=forged, steps=(step,)))
+    number = 3 << ATTEMPT_BITS | 2
+    assignment = Assignment(
+        Work("r_1", number, "j_1", 1, 0), JobSpec("tidy", env=forged, steps=(step,))
+    )
 
     seen = step_variables(attempt_variables({}, assignment, Path("output"), Path("progress")), step)
 
-    assert (seen["ROTA_RUN_ID"], seen["ROTA_FENCE"], seen["SHAPE"]) == ("r_1", "2", "round")
+    assert (seen["ROTA_RUN_ID"], seen["ROTA_FENCE"], seen["SHAPE"]) == (
+        "r_1",
+        str(number),
+        "round",
+    )
+    assert seen["ROTA_ATTEMPT"] == "2"
     assert "ROTA_CART" not in seen

@@ -30,6 +30,7 @@ class Reception:
     """One server of a cluster."""
 
     engine: Engine
+    floor: Floor
     service: WorkersService
     server: RpcServer
     _stack: AsyncExitStack
@@ -47,14 +48,14 @@ class Reception:
         self._stack.push_async_callback(link.close)
         return link
 
-    async def talk(self, token: str) -> Stream:
+    async def talk(self, token: str, service: str = "rota.v2.Workers") -> Stream:
         """A stream on which anything can be sent, bytes included."""
         channel = grpc.aio.insecure_channel(
             self.address, options=[("grpc.max_send_message_length", -1)]
         )
         self._stack.push_async_callback(channel.close)
         call = channel.stream_stream(
-            "/rota.v1.Workers/Work",
+            f"/{service}/Work",
             request_serializer=_as_bytes,
             response_deserializer=pb.FromServer.FromString,
         )
@@ -82,7 +83,7 @@ class Cluster:
         floor = Floor(self.engine, config)
         service = WorkersService(floor, lambda secret: authenticate_worker(self.engine, secret))
         server = await serve("127.0.0.1:0", [service.add_to], tls)
-        opened = Reception(self.engine, service, server, self._stack)
+        opened = Reception(self.engine, floor, service, server, self._stack)
         self._stack.push_async_callback(opened.stop)
         return opened
 

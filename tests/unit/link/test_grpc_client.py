@@ -7,18 +7,15 @@ import shutil
 import socket
 from pathlib import Path
 
+import grpc
 import pytest
+from structlog.testing import capture_logs
 
-from rota.clock import SystemClock
-from rota.contracts import worker_pb2 as pb
 from rota.domain.errors import Unavailable
 from rota.link.grpc_client import ClientTls, GrpcAccess, GrpcConnector
-from rota.link.grpc_messages import PIECE, beat_from, beat_message, order_from, order_messages
-from rota.ports.work import MAX_ITEMS, Beat, Dispatch, Fence, Progress, Start, Work
+from rota.ports.work import MAX_ITEMS, Beat, Fence, Progress, Start
 from rota.server.gateway.rpc.server import ServerTls, serve
-from rota.worker.attempts import Attempts
-from rota.worker.spool import OutputSpool
-from testkit.builders import hello, outcome
+from testkit.builders import hello
 from testkit.certificates import Certificate, make_certificate
 from tests.unit.link.conftest import Cluster, Reception
 
@@ -141,38 +138,34 @@ async def test_long_requests_travel_in_pieces(reception: Reception) -> None:
     fences = [Fence(f"r_{number}", 1) for number in range(2 * MAX_ITEMS + 1)]
 
     started = await link.start([Start(fence.run, 1, 0) for fence in fences])
-    reported = await link.report([outcome(fence) for fence in fences])
     await link.progress([Progress(fence.run, 1, 1.0, None) for fence in fences])
 
     assert set(started.refused) == set(fences)
-    assert set(reported.fenced) == set(fences)
 
 
-def test_a_long_dispatch_travels_in_pieces_that_count_on() -> None:
-    half = {"text": "x" * (PIECE // 2)}
-    work = tuple(Work(f"r_{number}", 1, "j_1", 1, due_at=0, inputs=half) for number in range(3))
+async def test_a_worker_of_the_former_release_is_told_what_to_do(reception: Reception) -> None:
+    token = await reception.token("ancient")
+    told: list[grpc.aio.AioRpcError] = []
 
-    pieces = [order_from(message) for message in order_messages(Dispatch(work, first=5))]
+    with capture_logs() as logged:
+        for _ in range(2):
+            stream = await reception.talk(token, "rota.v1.Workers")
+            with pytest.raises(grpc.aio.AioRpcError) as ended:
+                await stream.read()
+            told.append(ended.value)
 
-    assert pieces == [Dispatch((item,), first=place) for place, item in enumerate(work, 5)]
+    assert [(line["event"], line["worker"]) for line in logged] == [("worker.outdated", "ancient")]
+    for error in told:
+        assert error.code() is grpc.StatusCode.UNAVAILABLE  # it goes on looking for another
+        assert "install that release on this worker" in (error.details() or "")
 
 
-class TestPeersThatDoNotCount:
-    """Those of the version before, while servers and workers are upgraded one after another."""
+async def test_a_server_of_the_former_release_is_told_as_such() -> None:
+    server = await serve("127.0.0.1:0", [])
+    address = f"127.0.0.1:{server.port}"
 
-    def test_a_beat_is_not_taken_for_one_of_a_worker_that_got_nothing(self) -> None:
-        told = pb.Beat(held=[pb.Fence(run="r_1", attempt=1)])
+    with pytest.raises(Unavailable) as told:
+        await GrpcConnector(GrpcAccess((address,), "rotaw_x")).connect()
 
-        assert beat_from(told) == Beat((Fence("r_1", 1),), received=None, stream=0)
-        assert beat_from(beat_message(Beat(received=0))).received == 0
-
-    def test_a_dispatch_is_not_taken_for_one_that_came_before(self, tmp_path: Path) -> None:
-        attempts = Attempts(SystemClock(), OutputSpool(tmp_path))
-
-        for run in ("r_1", "r_2"):
-            work = pb.Work(run=run, attempt=1, job_id="j_1", job_version=1)
-            order = order_from(pb.FromServer(dispatch=pb.Dispatch(work=[work])))
-            assert isinstance(order, Dispatch)
-            attempts.accept(order)
-
-        assert list(attempts.held) == [Fence("r_1", 1), Fence("r_2", 1)]
+    assert f"{address}: this server is of an older release" in told.value.message
+    await server.close()

@@ -24,13 +24,25 @@ HELLO = pb.FromWorker(number=1, hello=pb.Hello(worker="worker", pool="default", 
 
 
 def report(**fields: Any) -> pb.FromWorker:
-    outcome = pb.Outcome(run="r_1", attempt=1, result=pb.ATTEMPT_RESULT_COMPLETED)
+    outcome = pb.Outcome(run="r_1", fence=1, result=pb.ATTEMPT_RESULT_COMPLETED)
     outcome.MergeFrom(pb.Outcome(**fields))
-    return pb.FromWorker(number=2, report=pb.Outcomes(items=[outcome]))
+    return pb.FromWorker(number=2, report=pb.Report(outcomes=[outcome]))
+
+
+def ends(**columns: Any) -> pb.FromWorker:
+    """The end of one attempt in columns, some of them other than they should be."""
+    right = {
+        "runs": ["r_1"],
+        "fences": [1],
+        "started_at": [1],
+        "ended_at": [1],
+        "cpu_micros": [1],
+    }
+    return pb.FromWorker(number=2, report=pb.Report(ends=pb.Ends(**{**right, **columns})))
 
 
 def printed(**fields: Any) -> pb.FromWorker:
-    chunk = pb.OutputChunk(run="r_1", attempt=1, lines=1)
+    chunk = pb.OutputChunk(run="r_1", fence=1, lines=1)
     chunk.MergeFrom(pb.OutputChunk(**fields))
     return pb.FromWorker(number=2, output=pb.OutputChunks(items=[chunk]))
 
@@ -58,7 +70,7 @@ async def ending(stream: Stream, messages: Iterable[pb.FromWorker | bytes]) -> g
 NONSENSE: dict[str, tuple[list[pb.FromWorker | bytes], grpc.StatusCode]] = {
     "bytes that are no message": ([b"\xff\xff\xff"], grpc.StatusCode.INVALID_ARGUMENT),
     "text that is no text": (
-        [HELLO, b"\x08\x02\x22\x04\x0a\x02\x0a\xff"],
+        [HELLO, b"\x08\x02\x22\x03\x0a\x01\xff"],
         grpc.StatusCode.INVALID_ARGUMENT,
     ),
     "nothing": ([b""], grpc.StatusCode.FAILED_PRECONDITION),
@@ -79,11 +91,11 @@ NONSENSE: dict[str, tuple[list[pb.FromWorker | bytes], grpc.StatusCode]] = {
         grpc.StatusCode.INVALID_ARGUMENT,
     ),
     "outputs that are no JSON": (
-        [HELLO, report(outputs_json=b"{]")],
+        [HELLO, report(outputs_json="{]")],
         grpc.StatusCode.INVALID_ARGUMENT,
     ),
     "outputs nested without end": (
-        [HELLO, report(outputs_json=b"[" * 1_000_000)],
+        [HELLO, report(outputs_json="[" * 1_000_000)],
         grpc.StatusCode.INVALID_ARGUMENT,
     ),
     "too much output in a report": (
@@ -124,6 +136,23 @@ NONSENSE: dict[str, tuple[list[pb.FromWorker | bytes], grpc.StatusCode]] = {
         [hello_with(functions=["f" * 200] * 6_000)],
         grpc.StatusCode.INVALID_ARGUMENT,
     ),
+    "ends without their fences": ([HELLO, ends(fences=[])], grpc.StatusCode.INVALID_ARGUMENT),
+    "ends with too many starts": (
+        [HELLO, ends(started_at=[1, 1])],
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ),
+    "a result of nobody": (
+        [HELLO, ends(outputs_json={1: "{}"})],
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ),
+    "a result that is no JSON, in a column": (
+        [HELLO, ends(outputs_json={0: "{]"})],
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ),
+    "a beat that holds runs without fences": (
+        [HELLO, pb.FromWorker(number=2, beat=pb.Beat(held=pb.Fences(runs=["r_1"])))],
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ),
     "a giant": ([HELLO, b"\0" * (33 << 20)], grpc.StatusCode.RESOURCE_EXHAUSTED),
 }
 
@@ -142,12 +171,14 @@ async def test_nonsense_ends_its_own_stream_only(reception: Reception, nonsense:
     assert (await bystander.beat(Beat())).alive
 
 
-def held(attempt: int) -> pb.FromWorker:
-    return pb.FromWorker(number=2, beat=pb.Beat(held=[pb.Fence(run="r_1", attempt=attempt)]))
+def held(fence: int) -> pb.FromWorker:
+    fences = pb.Fences(runs=["r_1"], fences=[fence])
+    return pb.FromWorker(number=2, beat=pb.Beat(held=fences))
 
 
-def started(**fields: Any) -> pb.FromWorker:
-    return pb.FromWorker(number=2, start=pb.Starts(items=[pb.Start(run="r_1", **fields)]))
+def started(fence: int = 1, started_at: int = 1) -> pb.FromWorker:
+    starts = pb.Starts(runs=["r_1"], fences=[fence], started_at=[started_at])
+    return pb.FromWorker(number=2, start=starts)
 
 
 def progressed(**fields: Any) -> pb.FromWorker:
@@ -156,12 +187,16 @@ def progressed(**fields: Any) -> pb.FromWorker:
 
 
 OUT_OF_BOUNDS = [
-    ("attempt", held(2**31)),
-    ("attempt", started(attempt=2**31)),
-    ("started_at", started(attempt=1, started_at=-1)),
-    ("attempt", progressed(attempt=2**31)),
-    ("done", progressed(attempt=1, done=float("inf"))),
-    ("attempt", report(attempt=2**31)),
+    ("fences of fences", held(2**63)),
+    ("fences of starts", started(fence=2**63)),
+    ("started_at", started(started_at=-1)),
+    ("fence", progressed(fence=2**63)),
+    ("done", progressed(fence=1, done=float("inf"))),
+    ("fence", report(fence=2**63)),
+    ("fences of ends", ends(fences=[2**63])),
+    ("started_at", ends(started_at=[-1])),
+    ("ended_at", ends(ended_at=[2**62])),
+    ("cpu_micros", ends(cpu_micros=[2**63])),
     ("ended_at", report(ended_at=2**62)),
     ("cpu_seconds", report(cpu_seconds=1e300)),
     ("max_memory_bytes", report(max_memory_bytes=2**63 - 1)),
@@ -172,7 +207,7 @@ OUT_OF_BOUNDS = [
         report(steps=[pb.StepOutcome(name="s", result=pb.STEP_RESULT_FAILED, seconds=-1.0)]),
     ),
     ("tries", report(steps=[pb.StepOutcome(name="s", result=pb.STEP_RESULT_FAILED, tries=2**31)])),
-    ("attempt", printed(attempt=2**31)),
+    ("fence", printed(fence=2**63)),
     ("number", printed(number=2**31)),
     ("first_line", printed(first_line=2**63 - 1)),
     ("lines", printed(lines=2**63 - 1)),
@@ -194,12 +229,13 @@ async def test_a_number_out_of_bounds_is_refused_by_the_name_of_its_field(
     assert (ended.details() or "").startswith(f"{field}: ")
 
 
-FENCE = pb.Fence(run="r_1", attempt=1)
 STEP = pb.StepOutcome(name="s", result=pb.STEP_RESULT_COMPLETED)
 TOO_MANY = {
-    "held": pb.FromWorker(number=2, beat=pb.Beat(held=[FENCE] * 50_001)),
-    "start": pb.FromWorker(number=2, start=pb.Starts(items=[pb.Start()] * 1_001)),
-    "report": pb.FromWorker(number=2, report=pb.Outcomes(items=[pb.Outcome()] * 1_001)),
+    "fences": pb.FromWorker(number=2, beat=pb.Beat(held=pb.Fences(runs=["r_1"] * 50_001))),
+    "starts": pb.FromWorker(number=2, start=pb.Starts(runs=["r_1"] * 1_001)),
+    "ends": pb.FromWorker(
+        number=2, report=pb.Report(ends=pb.Ends(runs=["r_1"]), outcomes=[pb.Outcome()] * 1_000)
+    ),
     "steps": report(steps=[STEP] * 1_001),
     "output": pb.FromWorker(number=2, output=pb.OutputChunks(items=[pb.OutputChunk()] * 1_001)),
     "progress": pb.FromWorker(number=2, progress=pb.ProgressItems(items=[pb.Progress()] * 1_001)),
@@ -216,7 +252,7 @@ async def test_too_many_items_are_refused_before_any_is_read(
 
     assert ended.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert (ended.details() or "").startswith(f"{what}: ")
-    assert "are more than" in (ended.details() or "")
+    assert "more than" in (ended.details() or "")
 
 
 async def test_a_worker_that_says_nothing_is_not_waited_for(
@@ -250,4 +286,27 @@ async def test_a_report_of_runs_that_are_not_its_own_changes_nothing(reception: 
 
     answer = await stream.read()
     assert isinstance(answer, pb.FromServer)
-    assert [fence.run for fence in answer.report.fenced] == ["r_of_somebody_else"]
+    assert list(answer.report.refused.runs) == ["r_of_somebody_else"]
+
+
+@pytest.mark.parametrize("request_of", ["secrets", "handles", "steps", "credential", "blob_read"])
+async def test_what_the_welcome_does_not_offer_is_refused_and_the_stream_goes_on(
+    reception: Reception, request_of: str
+) -> None:
+    stream = await reception.talk(await reception.token())
+    await stream.write(HELLO)
+    welcome = await stream.read()
+
+    message = pb.FromWorker(number=2)
+    getattr(message, request_of).SetInParent()
+    await stream.write(message)
+
+    answer = await stream.read()
+    assert isinstance(welcome, pb.FromServer)
+    assert isinstance(answer, pb.FromServer)
+    assert request_of not in welcome.welcome.requests
+    assert answer.refusal.code == "not_offered"
+    await stream.write(pb.FromWorker(number=3, beat=pb.Beat()))
+    answer = await stream.read()
+    assert isinstance(answer, pb.FromServer)
+    assert answer.beat.alive

@@ -18,6 +18,7 @@ from rota.operations.output import store_chunks
 from rota.ports.records import NewJob, NewRun
 from rota.ports.work import ChunkMeta, Hello, Outcome, OutputChunk, ReportAnswer
 from rota.queue.local import LocalIdleWorkers
+from testkit.builders import reported
 from testkit.new_stores import local_queue, open_new_sqlite
 
 _NOW = datetime(2026, 5, 4, tzinfo=UTC)
@@ -29,6 +30,7 @@ class CountingBlobs(FileBlobs):
 
     stored = 0
     fetched = 0
+    fetched_bytes = 0
 
     async def put(self, key: str, data: bytes) -> None:
         self.stored += 1
@@ -36,7 +38,9 @@ class CountingBlobs(FileBlobs):
 
     async def get(self, key: str) -> bytes:
         self.fetched += 1
-        return await super().get(key)
+        data = await super().get(key)
+        self.fetched_bytes += len(data)
+        return data
 
 
 @dataclass
@@ -82,8 +86,8 @@ class Printing:
             output_bytes=totals.bytes,
             output_lines=totals.lines,
         )
-        finished = await self.engine.store.finish(self.session, [outcome])
-        assert len(finished.accepted) == 1
+        finished = await self.engine.store.finish(self.session, reported(outcome))
+        assert not finished.refused
 
 
 @asynccontextmanager
@@ -117,6 +121,6 @@ async def _claimed_run(engine: Engine) -> tuple[SessionId, RunId]:
     run = new_run_id(_NOW)
     await store.submit([NewRun(run, job.id, 1, Trigger.MANUAL, "test")])
     session = await store.register(Hello("w", "default", 1), timedelta(minutes=5))
-    [work] = (await store.claim(session.id, 1)).works
+    [work] = (await store.claim(session.id, 1)).batch.works()
     assert work.run == run
     return session.id, run

@@ -42,7 +42,7 @@ def carts(timeline: Timeline) -> CartScene:
 
 
 async def submitted(timeline: Timeline, **fields: Any) -> Cart:
-    """A cart of four items in groups of 1, 2 and the rest, whose rollback knows only the host."""
+    """A cart of four items in waves of 1, 2 and the rest, whose rollback knows only the host."""
     jobs = [
         {"name": "upgrade", "steps": [{"run": "true"}], "inputs": INPUTS},
         {"name": "undo", "steps": [{"run": "true"}], "inputs": {"host": INPUTS["host"]}},

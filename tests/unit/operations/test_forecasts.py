@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rota.domain import gates
 from rota.domain.carts.definition import CartRules, Order
 from rota.domain.errors import Invalid
 from rota.domain.forecast.ahead import RunAhead, Source
@@ -17,6 +18,7 @@ from rota.operations import definitions, forecasts, pauses
 from rota.operations.forecasts import Question, look_ahead, predict_starts
 from rota.ports.work import Outcome
 from rota.server.scheduler.releaser import Follower
+from testkit.builders import closed_until, reported
 from testkit.cart_scenes import CartScene
 from testkit.clock import START
 from tests.unit.server.scheduler.timeline import Timeline
@@ -42,8 +44,8 @@ async def take(timeline: Timeline, length: timedelta) -> None:
     works = await timeline.start_runs()
     began = micros(timeline.ticker.instant)
     ended = micros(timeline.ticker.advance(length))
-    ends = [Outcome(w.run, w.attempt, AttemptResult.COMPLETED, began, ended) for w in works]
-    await timeline.store.finish(timeline.session, ends)
+    ends = [Outcome(w.run, w.number, AttemptResult.COMPLETED, began, ended) for w in works]
+    await timeline.store.finish(timeline.session, reported(*ends))
 
 
 async def test_a_schedule_is_expanded_with_what_its_job_expects(timeline: Timeline) -> None:
@@ -90,6 +92,35 @@ async def test_calendars_spread_and_pauses_count(timeline: Timeline) -> None:
     assert 30 < spread[0] < 40
     assert spread[1] - spread[0] == pytest.approx(30)
     assert await minutes(timeline, 2 * HOUR, "paused") == [90, 120]
+
+
+async def test_a_run_of_a_paused_job_comes_when_the_pause_ends_by_itself(
+    timeline: Timeline,
+) -> None:
+    for name, until in (("soon", START + 20 * MINUTE), ("never", None)):
+        job = await timeline.apply(None, name=name)
+        await pauses.pause(timeline.engine, job, actor="ann", until=until)
+        await timeline.scene.trigger(job.id)
+
+    assert await minutes(timeline, HOUR, "soon") == [20]
+    assert await minutes(timeline, HOUR, "never") == []
+
+
+async def test_what_comes_to_a_closed_job_comes_when_it_opens(
+    timeline: Timeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing = closed_until(START + 65 * MINUTE)
+    monkeypatch.setattr(gates, "CLOSINGS", (*gates.CLOSINGS, closing))
+    await timeline.apply("every 30m", name="due", overlap="queue_all", expect="1m")
+    await timeline.apply("every 30m", name="one", overlap="skip", expect="1m")
+    asked = await timeline.apply(None, name="asked", expect="1m")
+    await timeline.apply(None, name="follower", after=["asked"])
+    await timeline.scene.trigger(asked.id)
+
+    assert await minutes(timeline, 95 * MINUTE, "due") == [65, 66, 90]
+    assert await minutes(timeline, 95 * MINUTE, "one") == [65, 90]
+    assert await minutes(timeline, 95 * MINUTE, "asked") == [65]
+    assert await minutes(timeline, 95 * MINUTE, "follower") == [66]
 
 
 async def test_of_overdue_due_times_one_is_still_ahead(timeline: Timeline) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -13,16 +14,18 @@ from rota.domain.ids import SessionId
 from rota.domain.output import CHUNK_LIMIT, PACKED_LIMIT, Stream
 from rota.operations import output
 from rota.operations.output import (
+    OutputPage,
     OutputWindow,
     follow,
     raw,
+    read_page,
     read_window,
     search,
     store_chunks,
     tail,
 )
 from rota.ports.queue import output as output_topic
-from rota.ports.work import Fence, OutputChunk
+from rota.ports.work import Fence, OutputChunk, ReportAnswer
 from tests.unit.operations.printing import Printing, printing
 
 pytestmark = pytest.mark.anyio
@@ -170,14 +173,187 @@ async def test_an_index_that_lies_is_found_out(job: Printing) -> None:
         await read_window(job.engine, job.run, 1)
 
 
+CHUNK_LINES = 10_000
+
+
+async def prints_chunks(job: Printing, count: int) -> None:
+    """Chunks of equal size, as compressed too: the lines are equally long, and the same in each."""
+    for _ in range(count):
+        await job.prints(b"".join(b"%015d\n" % n for n in range(CHUNK_LINES)))
+
+
+async def pages(job: Printing, first_line: int = 0) -> AsyncIterator[OutputPage]:
+    """All pages, asked for one by one as a client does."""
+    while True:
+        page = await read_page(job.engine, job.run, 1, first_line)
+        yield page
+        first_line = page.next_line
+        if first_line >= page.total_lines:
+            return
+
+
+def lines_of(page: OutputPage) -> list[tuple[int, bytes]]:
+    return [
+        numbered
+        for first, block in page.blocks
+        for numbered in enumerate(block.text.split(b"\n"), first)
+    ]
+
+
+class TestCosts:
+    """What is read is counted, not timed."""
+
+    @pytest.mark.parametrize("place", ["begin", "middle", "end", "tail"])
+    async def test_a_window_costs_the_same_in_small_and_large_output(
+        self, job: Printing, place: str
+    ) -> None:
+        costs = []
+        for more, total in ((4, 4), (28, 32)):
+            await prints_chunks(job, more)
+            first = {"begin": 5, "middle": total // 2 * CHUNK_LINES + 5}.get(
+                place, total * CHUNK_LINES - 100
+            )
+            fetched, size = job.blobs.fetched, job.blobs.fetched_bytes
+            if place == "tail":
+                window = await tail(job.engine, job.run, 1, 100)
+            else:
+                window = await read_window(job.engine, job.run, 1, first, 100)
+            assert [line.number for line in window.lines] == [*range(first, first + 100)]
+            costs.append((job.blobs.fetched - fetched, job.blobs.fetched_bytes - size))
+
+        assert costs[0] == costs[1]
+        assert costs[0][0] == 1
+
+    @pytest.mark.parametrize("place", ["middle", "tail"])
+    async def test_places_of_chunks_are_read_for_the_window_only(
+        self, job: Printing, place: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        places: list[int] = []
+        look_up = job.engine.store.chunks
+
+        async def counting(*args: int, **named: int) -> object:
+            found = await look_up(*args, **named)  # type: ignore[arg-type]  # as they come
+            places.append(len(found))
+            return found
+
+        monkeypatch.setattr(job.engine.store, "chunks", counting)
+        for start in range(0, 1_000, 10):
+            await job.prints(numbered(start, 10))
+
+        if place == "tail":
+            await tail(job.engine, job.run, 1, 10)
+        else:
+            await read_window(job.engine, job.run, 1, 500, 10)
+
+        assert len(places) == 1
+        assert places[0] <= 16
+
+    async def test_whole_output_is_fetched_once_by_pages_that_grow_with_its_size(
+        self, job: Printing
+    ) -> None:
+        requests = []
+        for more, total in ((8, 8), (24, 32)):
+            await prints_chunks(job, more)
+            fetched = job.blobs.fetched
+            found = [page async for page in pages(job)]
+            assert job.blobs.fetched - fetched == total
+            assert [n for page in found for n, _ in lines_of(page)] == [*range(total * CHUNK_LINES)]
+            requests.append(len(found))
+
+        assert requests == [1, 4]
+
+    async def test_follower_fetches_each_chunk_once(self, job: Printing) -> None:
+        await prints_chunks(job, 3)
+        await job.ends()
+
+        windows = [window async for window in follow(job.engine, job.run, 1)]
+
+        assert sum(len(window.lines) for window in windows) == 3 * CHUNK_LINES
+        assert job.blobs.fetched == 3
+
+    @pytest.mark.parametrize(
+        "printed", [b"\n" * 3_000_000, b"x" * 6_000_000], ids=["empty lines", "one line"]
+    )
+    async def test_pages_of_hostile_output_stay_small(self, job: Printing, printed: bytes) -> None:
+        await job.prints(printed)
+        await job.ends()
+        texts = []
+
+        async for page in pages(job):
+            sizes = [len(block.text) + 1 for _, block in page.blocks]
+            assert sum(sizes) <= output._PAGE_BYTES + output._AT_ONCE * CHUNK_LIMIT
+            assert len(sizes) <= 100
+            texts += [block.text + b"\n" * block.ends_line for _, block in page.blocks]
+
+        assert b"".join(texts) == printed
+
+
+class TestPages:
+    async def test_page_begins_at_a_line_and_ends_with_a_chunk(self, job: Printing) -> None:
+        for start in range(0, 100, 10):
+            await job.prints(numbered(start, 10))
+
+        page = await read_page(job.engine, job.run, 1, 35)
+
+        assert lines_of(page) == [(n, b"line %d" % n) for n in range(35, 100)]
+        assert (page.next_line, page.total_lines, page.is_complete) == (100, 100, False)
+
+    @pytest.mark.parametrize(("last", "first"), [(1, 99), (12, 88), (100, 0), (5_000, 0)])
+    async def test_page_begins_so_many_lines_before_the_end(
+        self, job: Printing, last: int, first: int
+    ) -> None:
+        for start in range(0, 100, 10):
+            await job.prints(numbered(start, 10))
+
+        page = await read_page(job.engine, job.run, 1, last=last)
+
+        assert lines_of(page) == [(n, b"line %d" % n) for n in range(first, 100)]
+        assert job.blobs.fetched == 10 - first // 10
+
+    async def test_page_of_small_output_is_read_from_the_report(self, job: Printing) -> None:
+        job.recorder.feed(1, Stream.STDOUT, 0, numbered(0, 4))
+        await job.ends()
+
+        page = await read_page(job.engine, job.run, 1, 2)
+
+        assert lines_of(page) == [(2, b"line 2"), (3, b"line 3")]
+        assert page.is_complete
+
+    async def test_page_past_the_end_is_empty(self, job: Printing) -> None:
+        await job.prints(numbered(0, 3))
+
+        page = await read_page(job.engine, job.run, 1, 50)
+
+        assert (page.blocks, page.next_line, page.total_lines) == ((), 50, 3)
+
+    async def test_lost_chunk_of_a_page_is_reported(self, job: Printing, tmp_path: Path) -> None:
+        for start in range(0, 30, 10):
+            await job.prints(numbered(start, 10))
+        files = sorted(path for path in (tmp_path / "blobs").rglob("*") if path.is_file())
+        files[1].unlink()
+
+        with pytest.raises(Unavailable, match="missing"):
+            await read_page(job.engine, job.run, 1)
+
+
 class TestStoring:
     async def test_the_same_chunks_twice_are_kept_once(self, job: Printing) -> None:
         chunks = job.chunks(numbered(0, 3))
 
         for _ in range(2):
             answer = await store_chunks(job.engine, job.session, chunks)
-            assert answer.accepted == (Fence(job.run, 1),)
+            assert answer == ReportAnswer()
 
+        assert await whole(job) == numbered(0, 3)
+
+    async def test_a_gap_does_not_replace_a_chunk_that_had_arrived(self, job: Printing) -> None:
+        [chunk] = job.chunks(numbered(0, 3))
+        await store_chunks(job.engine, job.session, [chunk])
+        gap = msgspec.structs.replace(chunk, data=gzip.compress(b"1 rota 0|cut\n"))
+
+        answer = await store_chunks(job.engine, job.session, [gap])
+
+        assert answer == ReportAnswer()
         assert await whole(job) == numbered(0, 3)
 
     async def test_another_session_is_refused_and_changes_nothing(self, job: Printing) -> None:
@@ -185,7 +361,7 @@ class TestStoring:
 
         answer = await store_chunks(job.engine, STRANGER, chunks)
 
-        assert (answer.accepted, answer.fenced) == ((), (Fence(job.run, 1),))
+        assert answer.refused == (Fence(job.run, 1),)
         assert await whole(job) == b""
         assert job.blobs.stored == 0
 
@@ -198,7 +374,7 @@ class TestStoring:
 
         answer = await store_chunks(job.engine, job.session, [*chunks, *job.chunks(b"late\n")])
 
-        assert answer.fenced == (Fence(job.run, 1),)
+        assert answer.refused == (Fence(job.run, 1),)
         assert await whole(job) == numbered(0, 3)
 
     async def test_whoever_listens_is_told_of_accepted_output_only(self, job: Printing) -> None:
@@ -218,7 +394,7 @@ class TestStoring:
 
         answer = await store_chunks(job.engine, job.session, [forged])
 
-        assert (answer.accepted, answer.fenced) == ((), (Fence(run, 1),))
+        assert answer.refused == (Fence(run, 1),)
 
     async def test_a_chunk_that_does_not_compress_is_kept(self, job: Printing) -> None:
         [chunk] = job.chunks(b"text\n")
@@ -226,7 +402,7 @@ class TestStoring:
 
         answer = await store_chunks(job.engine, job.session, [large])
 
-        assert answer.accepted == (Fence(job.run, 1),)
+        assert answer == ReportAnswer()
 
     @pytest.mark.parametrize(
         ("data", "meta"),
@@ -247,7 +423,7 @@ class TestStoring:
 
         answer = await store_chunks(job.engine, job.session, [fine, wrong])
 
-        assert (answer.accepted, answer.fenced) == ((), (Fence(job.run, 1),))
+        assert answer.refused == (Fence(job.run, 1),)
         assert await job.engine.store.chunks(job.run, 1) == []
 
 
@@ -341,11 +517,11 @@ class TestFollowing:
     async def test_who_stops_following_is_no_longer_listening(self, job: Printing) -> None:
         windows = follow(job.engine, job.run, 1)
         await anext(windows)
-        assert job.engine.queue.is_watched(output_topic(job.run))
+        assert job.engine.queue.watched(output_topic(job.run))
 
         await windows.aclose()
 
-        assert not job.engine.queue.is_watched(output_topic(job.run))
+        assert not job.engine.queue.watched(output_topic(job.run))
 
     async def test_a_follower_waiting_for_output_can_be_cancelled(self, job: Printing) -> None:
         windows = follow(job.engine, job.run, 1)
@@ -357,7 +533,7 @@ class TestFollowing:
         with pytest.raises(asyncio.CancelledError):
             await waiting
 
-        assert not job.engine.queue.is_watched(output_topic(job.run))
+        assert not job.engine.queue.watched(output_topic(job.run))
 
 
 class TestOutputLeftOnTheWorker:
@@ -381,7 +557,7 @@ class TestOutputLeftOnTheWorker:
 
         answer = await store_chunks(job.engine, job.session, left)
 
-        assert answer.accepted == (Fence(job.run, 1),)
+        assert answer == ReportAnswer()
         window = await read_window(job.engine, job.run, 1)
         assert numbers(window) == [0, 1, 2, 3, 4]
         assert (window.is_last, window.pending_bytes) == (True, 0)

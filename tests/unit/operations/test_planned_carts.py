@@ -58,7 +58,7 @@ async def test_a_plan_tells_what_a_cart_would_do_and_saves_nothing(timeline: Tim
     [planned] = (await plan(timeline, file_of(wanted))).carts
 
     assert planned.change is Change.NEW
-    assert planned.words == "2 items in groups of 1, 5, 10%, … · up to 2% may fail · on demand"
+    assert planned.words == "2 items in waves of 1, 5, 10%, … · up to 2% may fail · on demand"
     assert await names(timeline) == []
 
 

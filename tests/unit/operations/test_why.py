@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from rota.domain import gates
 from rota.domain.ids import RunId, micros
 from rota.domain.keys import Quota
 from rota.domain.resources import UNIT
@@ -15,6 +17,7 @@ from rota.domain.run import AttemptResult
 from rota.domain.states import RunState
 from rota.operations.why import Explanation, in_short, why
 from rota.ports.work import Outcome
+from testkit.builders import closed_until, reported
 from testkit.clock import START
 from tests.unit.server.scheduler.timeline import Timeline
 
@@ -74,6 +77,25 @@ async def test_a_rate_limit_says_when_the_next_token_comes(timeline: Timeline) -
     assert told[0].passed == ("time", "pause", "hold", "max_concurrency")
 
 
+async def test_a_closed_job_tells_until_when_and_others_do_not_speak_of_its_gate(
+    timeline: Timeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing = replace(closed_until(START + 2 * HOUR), concerns=_is_shy)
+    monkeypatch.setattr(gates, "CLOSINGS", (*gates.CLOSINGS, closing))
+    await timeline.apply_all([{"name": "shy"}, {"name": "job", "max_concurrency": 1}])
+
+    shy, other = await explain(timeline, await trigger(timeline, "shy")), await second_of(timeline)
+
+    assert shy.summary == "blocked: closed for a while"
+    assert shy.passed == ("time",)
+    assert shy.starts_at == START + 2 * HOUR
+    assert other.passed == ("time", "pause", "hold")
+
+
+def _is_shy(job: gates.ClosableJob) -> bool:
+    return job.rules.name == "shy"
+
+
 async def test_a_reason_is_told_as_it_is_by_now(timeline: Timeline) -> None:
     limit = {"name": "s3-put", "tokens": 10, "per": "1m", "burst": 10}
     await define(timeline, {"limits": [limit]}, rate_limits=[{"name": "s3-put", "tokens": 10}])
@@ -97,7 +119,7 @@ async def test_a_resource_tells_who_has_it_and_when_that_ends(timeline: Timeline
     ended = Outcome(
         first, works[0].attempt, AttemptResult.COMPLETED, micros(START), micros(START + 10 * MINUTE)
     )
-    await timeline.store.finish(timeline.session, [ended])
+    await timeline.store.finish(timeline.session, reported(ended))
 
     told = await second_of(timeline)
 
@@ -364,6 +386,23 @@ async def test_a_run_that_waits_is_told_when_it_will_start(timeline: Timeline) -
 
     assert told.starts_at is not None
     assert abs(told.starts_at - (START + 5 * MINUTE)) < MINUTE / 60
+
+
+async def test_a_run_whose_worker_has_trouble_says_what_that_is(timeline: Timeline) -> None:
+    await define(timeline)
+    run = await trigger(timeline)
+    await timeline.start_runs()
+    trouble = "output cannot be delivered since 10:02"
+    await timeline.store.renew(timeline.session, stopping=False, trouble=trouble)
+
+    told = await explain(timeline, run)
+
+    [reason] = told.reasons
+    assert told.summary == "running on worker worker"
+    assert (reason.message, reason.action) == (
+        f"its worker says: {trouble}",
+        "rota worker show worker",
+    )
 
 
 async def test_a_run_that_goes_on_has_all_gates_behind_it(timeline: Timeline) -> None:

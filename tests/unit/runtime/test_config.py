@@ -235,6 +235,15 @@ def test_every_setting_has_a_meaning_and_a_reader() -> None:
     assert names == set(MEANINGS) == set(setting_values.READERS)
 
 
+def test_settings_file_that_is_no_toml_is_told_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "rota.toml").write_text("slots = 3\nlog_level = debug\n")
+
+    [complaint] = complaints()
+
+    assert 'not valid TOML at line 2, column 13: write NAME = "text"' in complaint
+    assert "Invalid value" not in complaint
+
+
 def test_token_of_workers_goes_to_no_server_of_a_less_trusted_place(tmp_path: Path) -> None:
     (tmp_path / "rota.toml").write_text('server = "elsewhere:7701"\n')
 

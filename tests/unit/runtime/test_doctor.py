@@ -17,7 +17,7 @@ from rota.runtime import config
 from rota.runtime.doctor import Finding, Verdict, run
 from rota.runtime.settings import Settings
 from rota.store.sqlite.opening import open_sqlite
-from tests.unit.sdk.answering import AnsweringServer, document, problem
+from tests.unit.sdk.answering import AnsweringServer, Given, document, problem
 
 
 @pytest.fixture
@@ -142,6 +142,16 @@ class TestServerOfTheCommandLine:
             "this token is not valid",
             "make one",
         )
+
+    def test_address_of_another_server(self, settings: Settings) -> None:
+        with AnsweringServer() as other:
+            other.on("GET /readyz", Given(b"<html>welcome</html>", 200, "text/html"), prefix="")
+            found = self.findings(settings, ROTA_URL=other.url, ROTA_TOKEN="rota_x")
+
+        assert found["server"].verdict is Verdict.PROBLEM
+        assert "does not answer like a Rota server" in found["server"].message
+        assert "token" not in found
+        assert len(other.asked) == 1  # and the token was not sent there
 
     def test_server_that_is_away(self, settings: Settings) -> None:
         found = self.findings(settings, ROTA_URL="http://127.0.0.1:1")

@@ -4,10 +4,16 @@ import asyncio
 import socket
 from pathlib import Path
 
+import grpc
+import httpx
 import pytest
 
 from rota.clock import SystemClock
+from rota.contracts import client_pb2 as pb
+from rota.contracts.client_pb2_grpc import SchedulerStub
 from rota.domain.errors import Conflict, Invalid
+from rota.operations.tokens import create_token
+from rota.ports.records import Role
 from rota.runtime.doors import RpcDoor
 from rota.runtime.machine import Machine
 from rota.runtime.server import Running, Server
@@ -115,3 +121,34 @@ async def test_claims_end_before_the_worker_and_what_was_sent_arrives_before_the
     (first, _), (second, stopped), (third, ended), *_ = diary.entries
     assert (first, second, third) == ("claims", "worker", "streams")
     assert ended - stopped > 0.29
+
+
+async def test_a_token_that_is_revoked_over_rest_is_worthless_over_grpc_at_once(
+    tmp_path: Path,
+) -> None:
+    settings = Settings(home=tmp_path, listen="127.0.0.1:0", grpc_listen="127.0.0.1:0")
+    store = await open_sqlite(settings.store_path)
+    _, admin = await create_token(store, name="admin", role=Role.ADMIN, actor="test")
+    token_id, secret = await create_token(store, name="viewer", role=Role.VIEWER, actor="test")
+    await store.close()
+    server = Server(settings)
+    ready: asyncio.Future[Running] = asyncio.get_running_loop().create_future()
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        group.create_task(server.run(ready))
+        running = await ready
+        async with grpc.aio.insecure_channel(running.grpc_listen) as channel:
+            before = await status(channel, secret)
+            async with httpx.AsyncClient(headers={"Authorization": f"Bearer {admin}"}) as client:
+                await client.delete(f"{running.url}/api/v1/tokens/{token_id}")
+            after = await status(channel, secret)
+        server.stop()
+
+    assert (before, after) == (grpc.StatusCode.OK, grpc.StatusCode.UNAUTHENTICATED)
+
+
+async def status(channel: grpc.aio.Channel, secret: str) -> grpc.StatusCode:
+    metadata = (("authorization", f"Bearer {secret}"),)
+    call = SchedulerStub(channel).GetDueJobs(pb.GetDueJobsRequest(), metadata=metadata)
+    code: grpc.StatusCode = await call.code()
+    return code

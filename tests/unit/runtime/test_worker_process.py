@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.runtime.worker_process import offered
+from rota.ports.work import Offer
+from rota.runtime.worker_process import offered, offers
 
 MEBIBYTE = 1024 * 1024
 
@@ -52,3 +53,16 @@ def test_what_was_declared_counts_instead(tmp_path: Path) -> None:
     offer = offered({"cpu": 250, "licence": 2_000}, tmp_path)
 
     assert (offer["cpu"], offer["licence"], "memory" in offer) == (250, 2_000, True)
+
+
+def test_a_worker_says_what_it_has_and_why_it_lacks_the_rest() -> None:
+    told = {(offer.kind, offer.name): offer.reason for offer in offers(has_app=False)}
+
+    assert told == {
+        ("type", "shell"): "",
+        ("type", "python"): "started without --app",
+        ("wall", "process"): "",
+        ("wall", "sandbox"): "this version has none yet",
+        ("wall", "container"): "this version has none yet",
+    }
+    assert Offer("type", "python") in offers(has_app=True)

@@ -51,7 +51,8 @@ def document(value: object, status: int = 200) -> Given:
 
 
 def problem(status: int, **fields: object) -> Given:
-    return Given(json.dumps({"status": status, **fields}).encode(), status)
+    report = {"type": "urn:rota:problem:some", "status": status, **fields}
+    return Given(json.dumps(report).encode(), status, "application/problem+json")
 
 
 def events(*named: tuple[str, object], broken: bool = False) -> Given:
@@ -69,10 +70,10 @@ class Answering:
     asked: list[Asked] = field(default_factory=list)
     _answers: dict[str, list[Given]] = field(default_factory=lambda: defaultdict(list))
 
-    def on(self, request: str, *answers: Given) -> None:
+    def on(self, request: str, *answers: Given, prefix: str = API) -> None:
         """`request` is a method and a path below the API's prefix: "GET /jobs"."""
         method, _, path = request.partition(" ")
-        self._answers[f"{method} {API}{path}"] += answers
+        self._answers[f"{method} {prefix}{path}"] += answers
 
     def take(self, asked: Asked) -> Given:
         self.asked.append(asked)

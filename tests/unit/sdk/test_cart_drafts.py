@@ -109,7 +109,7 @@ class TestDraft:
 
         assert server.asked[0].query == {"plan": ["true"]}
         assert str(plan) == (
-            "upgrade · 26 items · groups 1, 5, 20 · up to 2 may fail (10%), the 3rd pauses"
+            "upgrade · 26 items · waves 1, 5, 20 · up to 2 may fail (10%), the 3rd pauses"
         )
 
     def test_event_loop_plans_and_submits(self, server: Answering) -> None:

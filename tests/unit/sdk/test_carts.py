@@ -118,7 +118,7 @@ class refusing_server:  # noqa: N801 (used like a function)
         connection, _ = self._listener.accept()
         with connection:
             connection.recv(1_000)
-            body = b'{"detail": "too many items"}'
+            body = b'{"type": "urn:rota:problem:too_large", "detail": "too many items"}'
             head = f"HTTP/1.1 413 Too Large\r\nContent-Length: {len(body)}\r\n\r\n".encode()
             connection.sendall(head + body)
             connection.shutdown(socket.SHUT_WR)
@@ -137,7 +137,7 @@ class refusing_server:  # noqa: N801 (used like a function)
         ),
         (
             {"order": "explicit", "failures": {"then": "continue"}},
-            "groups 1, 5, 20 · up to 2 may fail, more are only recorded",
+            "waves 1, 5, 20 · up to 2 may fail, more are only recorded",
         ),
     ],
 )

@@ -169,10 +169,42 @@ def test_error_page_of_something_else_is_still_an_error(server: Answering, ask: 
 def test_answer_that_is_no_rota_answer_is_told_as_that(server: Answering, ask: Ask) -> None:
     server.on("GET /runs/r_1", Given(b"<html>welcome</html>", 200, "text/html"))
 
-    with pytest.raises(errors.RotaApiError, match="cannot be read") as caught:
+    with pytest.raises(errors.NotRota) as caught:
         ask(server, "get_run", "r_1")
 
     assert caught.value.code == "bad_answer"
+    assert caught.value.message == (
+        f"{server.url} does not answer like a Rota server: status 200, text/html, "
+        '"<html>welcome</html>"'
+    )
+    assert "--url, ROTA_URL" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Given(b"<h1>Not Found</h1>", 404, "text/html"),
+        Given(b'{"detail": "Not Found"}', 404, "application/json"),
+        Given(b"", 302, "text/html"),
+        Given(b"forbidden", 403, "text/plain"),
+        Given(b'{"hello": "world"}', 200, "application/json"),
+        Given(b"", 200, "text/plain"),
+    ],
+)
+def test_answer_of_another_server_is_taken_for_none_of_ours(
+    server: Answering, ask: Ask, answer: Given
+) -> None:
+    server.on("GET /jobs/nightly", answer)
+
+    with pytest.raises(errors.NotRota, match=f"Rota server: status {answer.status}, "):
+        ask(server, "get_job", "nightly")
+
+
+def test_page_of_another_server_is_no_stream_of_events(server: Answering, ask: Ask) -> None:
+    server.on("GET /events/stream", Given(b"<html>welcome</html>", 200, "text/html"))
+
+    with pytest.raises(errors.NotRota, match="welcome"):
+        ask(server, "follow_events")
 
 
 def test_missing_token_is_explained(server: Answering, ask: Ask) -> None:

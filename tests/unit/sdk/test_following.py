@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rota.api.output import LogWindow
+from rota.api.output import LogBlock, LogLine, LogPage, LogWindow
 from rota.api.runs import Run, RunDetail
 from rota.sdk import errors, following
 from rota.sdk.client import AsyncClient, Client
@@ -34,6 +34,16 @@ def window(*lines: str, first: int = 0, attempt: int = 1) -> dict[str, object]:
     numbered = [{"n": first + number, "text": text} for number, text in enumerate(lines)]
     end = first + len(lines)
     return {"run": "r_1", "attempt": attempt, "lines": numbered, "next_line": end}
+
+
+def page(*blocks: str, first: int = 0, total: int, attempt: int = 1) -> dict[str, object]:
+    """A page of the log that ends after these blocks, of one or more lines each."""
+    described, next_line = [], first
+    for text in blocks:
+        described.append({"n": next_line, "text": text})
+        next_line += text.count("\n") + 1
+    place = {"run": "r_1", "attempt": attempt, "next_line": next_line, "total_lines": total}
+    return {**place, "blocks": described}
 
 
 def texts(parts: list[LogWindow | Run]) -> list[str]:
@@ -197,6 +207,79 @@ def test_log_is_followed_over_attempts_to_the_end(server: Answering, ask: Ask) -
     assert texts(parts) == ["a", "b", "c"]
     assert isinstance(parts[-1], Run)
     assert parts[-1].state == "COMPLETED"
+
+
+def test_stored_output_is_read_by_pages(server: Answering, ask: Ask) -> None:
+    server.on(
+        "GET /runs/r_1/log/blocks",
+        document(page("a\nb", "c", total=5)),
+        document(page("d\ne", first=3, total=5)),
+    )
+
+    pages = ask(server, "read_log", "r_1", last=5)
+
+    assert [block.text for each in pages for block in each.blocks] == ["a\nb", "c", "d\ne"]
+    assert [asked.query for asked in server.asked] == [
+        {"last": ["5"]},
+        {"attempt": ["1"], "first_line": ["3"]},
+    ]
+
+
+def test_page_without_blocks_ends_the_reading(server: Answering, ask: Ask) -> None:
+    server.on("GET /runs/r_1/log/blocks", document(page(total=5)))
+
+    assert len(ask(server, "read_log", "r_1")) == 1
+
+
+def test_stored_output_is_followed_by_pages_and_the_stream_has_only_the_rest(
+    server: Answering, ask: Ask
+) -> None:
+    server.on(
+        "GET /runs/r_1/log/blocks",
+        document(page("a\nb", total=4)),
+        document(page("c\nd", first=2, total=4)),
+    )
+    server.on("GET /runs/r_1/log/stream", events(("lines", window("e", first=4)), ("end", ENDED)))
+
+    parts = ask(server, "follow_log", "r_1", from_line=0)
+
+    numbers = [line.n for part in parts if isinstance(part, LogWindow) for line in part.lines]
+    assert texts(parts) == ["a", "b", "c", "d", "e"]
+    assert numbers == [0, 1, 2, 3, 4]
+    assert [asked.path.rpartition("/")[2] for asked in server.asked] == [
+        "blocks",
+        "blocks",
+        "stream",
+    ]
+    assert server.asked[-1].query == {"attempt": ["1"], "from_line": ["4"]}
+
+
+def test_output_is_followed_also_if_its_pages_break_off(server: Answering, ask: Ask) -> None:
+    server.on("GET /runs/r_1/log/blocks", document(page("a\nb", total=4)), AWAY)
+    server.on(
+        "GET /runs/r_1/log/stream", events(("lines", window("c", "d", first=2)), ("end", ENDED))
+    )
+
+    assert texts(ask(server, "follow_log", "r_1")) == ["a", "b", "c", "d"]
+
+
+def test_page_of_many_lines_is_handed_out_in_windows() -> None:
+    many = LogPage(
+        run="r_1",
+        attempt=1,
+        blocks=(LogBlock(n=5, text="\n" * 24_999), LogBlock(n=25_005, text="x", continues=True)),
+        next_line=25_006,
+        total_lines=25_006,
+        complete=True,
+        worker="w",
+    )
+
+    windows = list(many.windows())
+
+    assert [len(each.lines) for each in windows] == [10_000, 10_000, 5_001]
+    assert [each.next_line for each in windows] == [10_005, 20_005, 25_006]
+    assert windows[-1].lines[-1] == LogLine(n=25_005, text="x", continues=True)
+    assert (windows[0].run, windows[0].worker, windows[0].complete) == ("r_1", "w", True)
 
 
 def test_broken_stream_is_resumed_where_it_broke_off(server: Answering, ask: Ask) -> None:

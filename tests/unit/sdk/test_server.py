@@ -256,6 +256,7 @@ class TestWithholding:
             " rota.toml"
         )
         assert "set ROTA_URL=http://evil:1" in refused.hint
+        assert "only to an address from the same or a more trusted place" in refused.hint
 
     def test_token_of_the_environment_is_not_for_a_data_folder_found_here(self, home: Path) -> None:
         home.rename(".rota")

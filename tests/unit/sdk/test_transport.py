@@ -1,4 +1,4 @@
-"""A connection that fails for its TLS is told so, by both clients."""
+"""A connection that fails for its TLS, or leads to another program, is told so by both clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rota.sdk.async_transport import AsyncTransport
-from rota.sdk.errors import Unreachable
+from rota.sdk.errors import NotRota, Unreachable
 from rota.sdk.exchange import Request
 from rota.sdk.server import Server
 from rota.sdk.transport import Transport
@@ -94,6 +94,23 @@ async def test_plain_request_to_a_server_with_a_certificate(
         error = await failure(asking, f"http://127.0.0.1:{port}")
 
     assert "begins with https://" in error.hint
+
+
+@pytest.mark.parametrize("greeting", [b"SSH-2.0-OpenSSH_9.6\r\n\r\n", b"+PONG\r\n\r\n"])
+async def test_port_of_a_program_that_does_not_speak_http(asking: Ask, greeting: bytes) -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(greeting)
+        await reader.read(1)
+        writer.close()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with pytest.raises(NotRota) as refused:
+            await asking(Server(url))
+
+    sent = greeting.decode().strip()
+    assert refused.value.message == f'{url} does not speak HTTP: it sent "{sent}"'
+    assert "ROTA_URL" in refused.value.hint
 
 
 async def test_secure_request_to_a_server_without_a_certificate(asking: Ask) -> None:

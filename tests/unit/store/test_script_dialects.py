@@ -24,7 +24,11 @@ OVERRIDES = {
 }
 LOCKS = {name for name in OVERRIDES if name.startswith("lock_")}
 POSTGRES_ONLY = {"end_transactions"}  # what a single machine has no need of
-BATCHES = {name for name, statement in OVERRIDES.items() if "unnest(" in statement.text}
+BATCHES = {
+    name
+    for name, statement in OVERRIDES.items()
+    if "unnest(" in statement.text and not SHARED[name].columns
+}
 
 
 def sources() -> str:
@@ -57,7 +61,8 @@ def test_a_connection_keeps_all_of_them_prepared() -> None:
 
 @pytest.mark.parametrize("name", sorted(OVERRIDES.keys() - LOCKS - POSTGRES_ONLY))
 def test_an_override_takes_the_same_parameters(name: str) -> None:
-    assert set(OVERRIDES[name].parameters) == set(SHARED[name].parameters)
+    shared = {*SHARED[name].parameters, *SHARED[name].columns} - {"rows"}
+    assert set(OVERRIDES[name].parameters) == shared
 
 
 @pytest.mark.parametrize("name", sorted(BATCHES))
@@ -87,7 +92,7 @@ def test_rows_are_locked_in_order(name: str) -> None:
 
 
 def test_every_statement_that_scripts_name_exists() -> None:
-    named = set(re.findall(r"\b(?:query|Many)\(\s*\"(\w+)\"", sources()))
+    named = set(re.findall(r"\b(?:query|change|Many)\(\s*\"(\w+)\"", sources()))
 
     assert named <= SHARED.keys()
 
@@ -103,7 +108,9 @@ def test_both_dialects_have_the_same_tables() -> None:
     }
     connection.close()
 
-    assert tables_in(STORE.joinpath("postgres", "migrations")) == in_sqlite
+    in_postgres = tables_in(STORE.joinpath("postgres", "migrations"))
+    in_postgres["event"].remove("tick")  # orders transactions side by side; SQLite has one writer
+    assert in_postgres == in_sqlite
 
 
 def columns_of(connection: sqlite3.Connection, table: str) -> list[sqlite3.Row]:

@@ -44,13 +44,13 @@ def states_after(statement: Statement) -> set[RunState]:
 
 def test_all_writers_of_states_are_known() -> None:
     assert set(WRITERS) == {
-        "queue_run",
+        "queue_runs",
         "block_run",
         "block_queued_runs",
         "block_on_keys",
         "hold_run",
         "block_runs_of_cart",
-        "let_run_go",
+        "let_runs_go",
         "let_runs_of_cart_go",
         "end_waiting_run",
         "claim_runs",

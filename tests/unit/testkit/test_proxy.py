@@ -166,3 +166,21 @@ async def test_a_server_that_is_away_is_seen_through_the_proxy() -> None:
         with pytest.raises(BROKEN):
             await peer.hear(1)
         peer.close()
+
+
+async def test_each_connection_is_cut_after_what_its_client_sent(proxy: Proxy) -> None:
+    proxy.cut_each_after(10)
+    first = await Peer.of(proxy)
+    first.say(b"12345")
+    assert await first.hear(5) == b"12345"
+
+    first.say(b"678901")
+    second = await Peer.of(proxy)
+    second.say(b"hello")
+
+    assert await second.hear(5) == b"hello"
+    with pytest.raises(BROKEN):
+        await first.hear(1)
+    assert proxy.cuts == 1
+    first.close()
+    second.close()

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rota.clock import SystemClock
@@ -13,8 +14,19 @@ from rota.domain.jobfile import read_job
 from rota.domain.output import Stream
 from rota.domain.run import AttemptResult
 from rota.domain.spec import JobType
-from rota.ports.executor import Assignment
-from rota.ports.work import Beat, Dispatch, Fence, Outcome, SpecEntry, Work
+from rota.ports.executor import Completions, JobBatch
+from rota.ports.work import (
+    Beat,
+    Dispatch,
+    EndBatch,
+    Fence,
+    Outcome,
+    Report,
+    ReportAnswer,
+    SpecEntry,
+    Work,
+    WorkBatch,
+)
 from rota.worker.attempts import Attempts
 from rota.worker.spool import OutputSpool
 from testkit.builders import outcome
@@ -27,11 +39,13 @@ class Recorder:
     """An executor that only notes what it is asked to do."""
 
     def __init__(self) -> None:
+        self.batches: list[JobBatch] = []
         self.started: list[Fence] = []
         self.cancelled: list[Fence] = []
 
-    def start(self, assignments: Sequence[Assignment]) -> None:
-        self.started += [assignment.work.fence for assignment in assignments]
+    def start(self, batches: Sequence[JobBatch]) -> None:
+        self.batches += batches
+        self.started += [fence for batch in batches for fence in batch.fences]
 
     def cancel(self, fences: Sequence[Fence]) -> None:
         self.cancelled += fences
@@ -39,10 +53,19 @@ class Recorder:
     async def close(self) -> None: ...
 
 
-def dispatch(delivery: str, *, first: int = 0) -> Dispatch:
+def dispatch(delivery: str, *fences: Fence, first: int = 0) -> Dispatch:
     spec = read_job({"name": "job", "steps": [{"run": "true"}], "delivery": delivery})
-    work = Work(FENCE.run, FENCE.attempt, "j_1", 1, due_at=0)
-    return Dispatch((work,), (SpecEntry("j_1", 1, spec),), first)
+    works = [Work(fence.run, fence.number, "j_1", 1, due_at=0) for fence in fences or (FENCE,)]
+    return Dispatch(WorkBatch.of(works), (SpecEntry("j_1", 1, spec),), first)
+
+
+def fences(count: int) -> list[Fence]:
+    return [Fence(f"r_{number}", 1) for number in range(1, count + 1)]
+
+
+def completions(*ended: Fence) -> Completions:
+    count = len(ended)
+    return Completions(list(ended), [1] * count, [2] * count, [3] * count)
 
 
 @pytest.fixture
@@ -57,8 +80,14 @@ def attempts(executor: Recorder, tmp_path: Path) -> Attempts:
     return attempts
 
 
+def outcomes(attempts: Attempts) -> tuple[Outcome, ...]:
+    """What the next report tells of attempts that did not just complete."""
+    sending = attempts.next_report()
+    return sending.report.outcomes if sending else ()
+
+
 def results(attempts: Attempts) -> list[str]:
-    return [outcome.result for outcome in attempts.unreported()]
+    return [outcome.result for outcome in outcomes(attempts)]
 
 
 def test_attempt_whose_job_cannot_be_read_fails_and_others_go_on(
@@ -67,10 +96,12 @@ def test_attempt_whose_job_cannot_be_read_fails_and_others_go_on(
     unreadable = Work("r_2", 1, "j_of_a_later_version", 1, due_at=0)
     readable = dispatch("at_least_once")
 
-    free, _ = attempts.accept(Dispatch((unreadable, *readable.work), readable.specs))
+    both = WorkBatch.of([unreadable, *readable.batch.works()])
+
+    free, _ = attempts.accept(Dispatch(both, readable.specs))
     attempts.begin(free)
 
-    [refused] = attempts.unreported()
+    [refused] = outcomes(attempts)
     assert (refused.run, refused.result) == ("r_2", AttemptResult.FAILED)
     assert "cannot read the job" in refused.message
     assert executor.started == [FENCE]
@@ -153,7 +184,9 @@ def test_end_that_was_put_off_is_reported_when_its_time_has_come(tmp_path: Path)
     attempts = Attempts(FakeClock(ticker), OutputSpool(tmp_path))
     free, _ = attempts.accept(dispatch("at_least_once"))
     attempts.give_back(free)
-    attempts.put_off(attempts.unreported(), timedelta(seconds=2))
+    sending = attempts.next_report()
+    assert sending is not None
+    attempts.answered(sending, ReportAnswer(again=(FENCE,)), timedelta(seconds=2))
 
     before = results(attempts)
     ticker.advance(timedelta(seconds=2))
@@ -167,30 +200,244 @@ def test_type_that_nobody_executes_fails_with_its_name(attempts: Attempts) -> No
 
     attempts.begin(free)
 
-    [outcome] = attempts.unreported()
+    [outcome] = outcomes(attempts)
     assert (outcome.result, "shell" in outcome.message) == (AttemptResult.FAILED, True)
 
 
-def test_permit_that_was_never_answered_is_asked_again(attempts: Attempts) -> None:
-    _, guarded = attempts.accept(dispatch("at_most_once"))
+class TestPermits:
+    def test_one_that_was_never_answered_is_asked_again(self, attempts: Attempts) -> None:
+        attempts.accept(dispatch("at_most_once"))
 
-    before = attempts.unpermitted()
-    attempts.begin(guarded)
+        before = attempts.unpermitted()
+        attempts.permitted([FENCE])
 
-    assert before == guarded
-    assert attempts.unpermitted() == []
+        assert before == [FENCE]
+        assert attempts.unpermitted() == []
+
+    def test_only_what_was_granted_begins(self, attempts: Attempts, executor: Recorder) -> None:
+        first, second, third = fences(3)
+        attempts.accept(dispatch("at_most_once", first, second, third))
+
+        attempts.permitted([second])
+
+        assert executor.started == [second]
+        assert attempts.unpermitted() == [first, third]
+
+    def test_what_nobody_asked_for_and_what_has_begun_is_passed_over(
+        self, attempts: Attempts, executor: Recorder
+    ) -> None:
+        attempts.accept(dispatch("at_most_once"))
+
+        attempts.permitted([FENCE, Fence("r_foreign", 1)])
+        attempts.permitted([FENCE])
+
+        assert executor.started == [FENCE]
+
+    def test_what_was_granted_need_not_be_announced(self, attempts: Attempts) -> None:
+        first, second = fences(2)
+        attempts.accept(dispatch("at_most_once", first, second))
+
+        attempts.permitted([first])
+        before = attempts.starts_to_report(older_than=-1)
+        attempts.permitted([second])
+
+        assert (before, attempts.starts_to_report(older_than=-1)) == ([], [])
 
 
-def test_report_is_cut_by_its_size(attempts: Attempts) -> None:
+class TestInterrupting:
+    def test_an_attempt_that_outlives_a_second_stop_was_still_interrupted(
+        self, attempts: Attempts, executor: Recorder
+    ) -> None:
+        attempts.begin(attempts.accept(dispatch("at_least_once"))[0])
+
+        attempts.interrupt()
+        attempts.interrupt()
+        attempts.ended([outcome(FENCE, AttemptResult.CANCELLED)])
+
+        assert results(attempts) == [AttemptResult.INTERRUPTED]
+        assert executor.cancelled == [FENCE]
+
+    def test_what_was_cancelled_before_stays_cancelled(self, attempts: Attempts) -> None:
+        attempts.begin(attempts.accept(dispatch("at_least_once"))[0])
+
+        attempts.cancel([FENCE])
+        attempts.interrupt()
+        attempts.ended([outcome(FENCE, AttemptResult.CANCELLED)])
+
+        assert results(attempts) == [AttemptResult.CANCELLED]
+
+
+def test_attempt_that_died_with_its_host_is_reported_as_lost(attempts: Attempts) -> None:
+    attempts.begin(attempts.accept(dispatch("at_least_once"))[0])
+
+    attempts.ended([outcome(FENCE, AttemptResult.LOST)])
+
+    assert results(attempts) == [AttemptResult.LOST]
+
+
+SOUND = WorkBatch(["r_1", "r_2"], [1, 1], [0, 0], [("j_1", 1)])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"numbers": [1]},
+        {"due_at": [0, 0, 0]},
+        {"numbers": [1, -1]},
+        {"numbers": [1, 2**63]},
+        {"runs": ["r_1", "r_1"]},
+        {"jobs": []},
+        {"job_of": [0]},
+        {"job_of": [0, 1]},
+        {"job_of": [0, -1]},
+        {"inputs": {2: "{}"}},
+        {"inputs": {0: "{"}},
+        {"inputs": {0: "[]"}},
+        {"deadlines": {-1: 0}},
+        {"carts": {7: ("c_1", None)}},
+    ],
+    ids=str,
+)
+def test_dispatch_that_makes_no_sense_breaks_the_stream_and_nothing_of_it_is_taken(
+    attempts: Attempts, change: dict[str, object]
+) -> None:
+    odd = msgspec.structs.replace(SOUND, **change)
+
+    with pytest.raises(Unavailable, match="makes no sense"):
+        attempts.accept(Dispatch(odd, first=1))
+
+    assert attempts.beat(stream=1) == Beat(received=0, stream=1)
+
+
+def test_attempts_of_a_job_begin_together_with_what_they_have(
+    attempts: Attempts, executor: Recorder
+) -> None:
     spec = read_job({"name": "job", "steps": [{"run": "true"}]})
-    works = tuple(Work(f"r_{n}", 1, "j_1", 1, due_at=0) for n in range(20))
-    attempts.accept(Dispatch(works, (SpecEntry("j_1", 1, spec),)))
+    works = [Work(f"r_{n}", 1, f"j_{n % 2}", 1, n, {"n": n}) for n in range(4)]
+    specs = (SpecEntry("j_0", 1, spec), SpecEntry("j_1", 1, spec))
 
-    attempts.ended(
-        [Outcome(w.run, 1, AttemptResult.COMPLETED, 1, 1, outputs="x" * 1_000_000) for w in works]
-    )
+    free, _ = attempts.accept(Dispatch(WorkBatch.of(works), specs))
+    attempts.begin(free)
 
-    assert 1 <= len(attempts.unreported()) < 20
+    begun = [[each.work for each in batch.assignments()] for batch in executor.batches]
+    assert begun == [works[::2], works[1::2]]
+
+
+class TestCompletions:
+    @pytest.fixture
+    def three(self, attempts: Attempts) -> list[Fence]:
+        """Attempts that are going."""
+        three = fences(3)
+        attempts.begin(attempts.accept(dispatch("at_least_once", *three))[0])
+        return three
+
+    def test_they_are_reported_in_columns(self, attempts: Attempts, three: list[Fence]) -> None:
+        attempts.completed(completions(*three))
+
+        sending = attempts.next_report()
+
+        assert sending is not None
+        assert sending.report == Report(
+            EndBatch(["r_1", "r_2", "r_3"], [1] * 3, [1] * 3, [2] * 3, [3] * 3)
+        )
+
+    def test_what_was_answered_is_held_no_more(
+        self, attempts: Attempts, three: list[Fence]
+    ) -> None:
+        attempts.completed(completions(*three))
+        sending = attempts.next_report()
+        assert sending is not None
+
+        attempts.answered(sending, ReportAnswer(refused=(three[0],), again=(three[1],)))
+
+        assert list(attempts.held) == [three[1]]
+
+    def test_each_ends_once(self, attempts: Attempts, three: list[Fence]) -> None:
+        attempts.ended([outcome(three[0], AttemptResult.FAILED)])
+        attempts.completed(completions(*three, Fence("r_foreign", 1)))
+        attempts.completed(completions(*three))
+
+        sending = attempts.next_report()
+
+        assert sending is not None
+        assert sending.fences() == [three[1], three[2], three[0]]
+
+    @pytest.mark.anyio
+    async def test_one_that_printed_has_more_to_tell(
+        self, attempts: Attempts, three: list[Fence]
+    ) -> None:
+        attempts.output(three[1]).feed(Stream.STDOUT, 0, b"a line")
+        attempts.completed(completions(*three))
+        reports: list[Report] = []
+        async with asyncio.timeout(10):
+            while sum(map(len, reports)) < 3:
+                await attempts.has_news.wait()
+                attempts.has_news.clear()
+                if sending := attempts.next_report():
+                    attempts.answered(sending, ReportAnswer())
+                    reports.append(sending.report)
+
+        assert [run for report in reports for run in report.ends.runs] == ["r_1", "r_3"]
+        [told] = [told for report in reports for told in report.outcomes]
+        assert (told.run, told.result, told.output_bytes) == ("r_2", "COMPLETED", 6)
+
+
+class TestWaitingForMore:
+    """A report costs the same for one end and for many."""
+
+    MOMENT = timedelta(milliseconds=1)
+
+    @pytest.fixture
+    def ticker(self) -> FakeTicker:
+        return FakeTicker()
+
+    @pytest.fixture
+    def attempts(self, ticker: FakeTicker, executor: Recorder, tmp_path: Path) -> Attempts:
+        """Sixty attempts are going, and one of them has just ended."""
+        attempts = Attempts(FakeClock(ticker), OutputSpool(tmp_path))
+        attempts.serve_with({JobType.SHELL: executor})
+        attempts.begin(attempts.accept(dispatch("at_least_once", *fences(61)))[0])
+        attempts.completed(completions(Fence("r_61", 1)))
+        assert attempts.next_report() is not None
+        attempts.has_enough.clear()
+        return attempts
+
+    def test_quick_ends_wait_for_one_another_while_others_run(
+        self, attempts: Attempts, ticker: FakeTicker
+    ) -> None:
+        ticker.advance(self.MOMENT)
+        attempts.completed(completions(*fences(1)))
+
+        assert attempts.may_wait
+        assert not attempts.has_enough.is_set()
+
+    def test_an_end_that_comes_alone_does_not_wait(
+        self, attempts: Attempts, ticker: FakeTicker
+    ) -> None:
+        ticker.advance(timedelta(milliseconds=6))
+        attempts.completed(completions(*fences(1)))
+
+        assert not attempts.may_wait
+
+    @pytest.mark.parametrize("enough", [32, 60])
+    def test_enough_ends_do_not_wait(
+        self, attempts: Attempts, ticker: FakeTicker, enough: int
+    ) -> None:
+        ticker.advance(self.MOMENT)
+        attempts.completed(completions(*fences(enough)))
+
+        assert not attempts.may_wait
+        assert attempts.has_enough.is_set()
+
+    def test_ends_do_not_wait_while_fewer_run_than_wait(
+        self, attempts: Attempts, ticker: FakeTicker
+    ) -> None:
+        attempts.forget(fences(61)[3:])
+        ticker.advance(self.MOMENT)
+
+        attempts.completed(completions(*fences(2)))
+
+        assert not attempts.may_wait
 
 
 class TestOutputThatIsStillHere:
@@ -215,7 +462,7 @@ class TestOutputThatIsStillHere:
         self.end(printing)
         await asyncio.wait_for(printing.has_news.wait(), 0.5)
 
-        [outcome] = printing.unreported()
+        [outcome] = outcomes(printing)
         assert (outcome.output, outcome.output_bytes) == (b"", len(self.PRINTED))
         assert not printing.spool.is_empty
 
@@ -224,12 +471,12 @@ class TestOutputThatIsStillHere:
         self.end(printing)
         news = asyncio.ensure_future(printing.has_news.wait())
         await asyncio.wait([news], timeout=0.05)
-        assert printing.unreported() == []
+        assert outcomes(printing) == ()
 
-        printing.spool.mark_delivered(printing.spool.next_batch(), refused=())
+        printing.spool.mark_delivered(printing.spool.next_batch())
         await news
 
-        assert len(printing.unreported()) == 1
+        assert len(outcomes(printing)) == 1
 
     @pytest.mark.anyio
     async def test_an_end_waits_no_longer_than_a_moment(
@@ -240,7 +487,7 @@ class TestOutputThatIsStillHere:
         self.end(printing)
         await asyncio.wait_for(printing.has_news.wait(), 10)
 
-        assert len(printing.unreported()) == 1
+        assert len(outcomes(printing)) == 1
 
     def test_output_of_a_reported_attempt_goes_on_its_way(self, printing: Attempts) -> None:
         printing.output(FENCE).finish()
@@ -257,12 +504,12 @@ class TestSpecs:
     @staticmethod
     def told(*numbers: int) -> Dispatch:
         spec = read_job({"name": "job", "steps": [{"run": "true"}]})
-        return Dispatch((), tuple(SpecEntry(f"j_{number}", 1, spec) for number in numbers))
+        return Dispatch(WorkBatch(), tuple(SpecEntry(f"j_{number}", 1, spec) for number in numbers))
 
     @staticmethod
     def is_known(attempts: Attempts, number: int) -> bool:
         work = Work(f"r_of_{number}", 1, f"j_{number}", 1, due_at=0)
-        free, _ = attempts.accept(Dispatch((work,)))
+        free, _ = attempts.accept(Dispatch(WorkBatch.of([work])))
         return bool(free)
 
     def test_as_many_as_a_server_counts_on_are_remembered(

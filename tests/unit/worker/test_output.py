@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rota.domain.errors import Unavailable
-from rota.domain.output import Stream, to_raw, unpack
+from rota.domain.output import PACKED_LIMIT, Stream, to_raw, unpack
 from rota.ports.work import Fence, OutputChunk, ReportAnswer
 from rota.worker.output import AttemptOutput, FinishedOutput, OutputTimes
 from rota.worker.spool import OutputDeliverer, OutputSpool
@@ -33,7 +33,7 @@ class Server:
         if self.is_away:
             raise Unavailable("away")
         self.messages.append(chunks)
-        return ReportAnswer(fenced=(FENCE,)) if self.refuses else ReportAnswer(accepted=(FENCE,))
+        return ReportAnswer(refused=(FENCE,) if self.refuses else ())
 
     @property
     def chunks(self) -> list[OutputChunk]:
@@ -68,11 +68,8 @@ class Attempt:
 
     async def deliver(self) -> None:
         """Everything, or nothing if the server is away."""
-        try:
-            while await self._deliverer.run_once():
-                pass
-        except Unavailable as error:
-            self.spool.mark_stalled(str(error))
+        while await self._deliverer.run_once():
+            pass
 
     async def ends(self) -> FinishedOutput:
         finished = self.output.finish()
@@ -134,7 +131,7 @@ async def test_times_are_the_stores(attempt: Attempt) -> None:
     [chunk] = attempt.server.chunks
 
     assert (chunk.meta.first_at, chunk.meta.last_at) == (100_000, 103_000)
-    assert Fence(chunk.run, chunk.attempt) == FENCE
+    assert chunk.fence == FENCE
 
 
 async def test_an_outage_loses_and_doubles_nothing(attempt: Attempt) -> None:
@@ -161,6 +158,8 @@ async def test_messages_stay_small(attempt: Attempt) -> None:
 
     assert len(attempt.server.messages) > 1
     assert max(len(message) for message in attempt.server.messages) <= 16
+    sizes = [sum(len(chunk.data) for chunk in message) for message in attempt.server.messages]
+    assert max(sizes) <= PACKED_LIMIT
 
 
 async def test_a_job_that_prints_faster_than_is_taken_is_held_back(attempt: Attempt) -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from rota.worker.session import LONGEST_DELAY, Reconnecting
+from rota.worker.session import AT_ONCE, LONGEST_DELAY, Reconnecting
 from testkit.clock import FakeClock, FakeTicker
 
 FIRST = timedelta(milliseconds=500)
@@ -63,3 +63,21 @@ def test_failure_after_a_connection_is_news(reconnecting: Reconnecting) -> None:
         reconnecting.failed("away", LEASE)
 
     assert len(lines) == 2
+
+
+def test_link_that_is_cut_while_it_was_of_use_is_made_again_at_once(
+    reconnecting: Reconnecting,
+) -> None:
+    with capture_logs() as lines:
+        for _ in range(20):
+            assert reconnecting.failed("cut", LEASE, was_of_use=True) <= AT_ONCE
+            reconnecting.succeeded()
+
+    assert len(lines) == 1
+
+
+def test_delays_grow_again_when_a_connection_is_of_no_use(reconnecting: Reconnecting) -> None:
+    reconnecting.failed("cut", LEASE, was_of_use=True)
+    reconnecting.succeeded()
+
+    assert FIRST / 2 <= reconnecting.failed("cut", LEASE) <= FIRST

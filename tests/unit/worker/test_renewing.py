@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rota.clock import SystemClock
-from rota.ports.work import Beat, BeatAnswer, Dispatch, Hello, Welcome, Work
+from rota.ports.work import Beat, BeatAnswer, Dispatch, Hello, Welcome, Work, WorkBatch
 from rota.worker.attempts import Attempts
 from rota.worker.session import WorkerSession
 from rota.worker.spool import OutputSpool
@@ -84,7 +84,7 @@ class CountingLink(Link):
     def send(self, run: str, first: int) -> None:
         """A run that no worker of this version can read: it fails at once."""
         work = Work(run, 1, "j_of_a_later_version", 1, due_at=0)
-        self.orders.put_nowait(Dispatch((work,), first=first))
+        self.orders.put_nowait(Dispatch(WorkBatch.of([work]), first=first))
 
 
 async def test_a_stream_of_which_a_part_is_missing_is_left_for_another(tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 
 from rota.domain.output import Chunk, OutputRecorder, Stream, to_raw, unpack
-from rota.ports.work import Fence, OutputChunk
+from rota.ports.work import MAX_PARCEL, Fence, OutputChunk
 from rota.worker.spool import Outbox, OutputSpool, SpoolLimits
 
 FIRST, SECOND = Fence("r_1", 1), Fence("r_2", 1)
@@ -31,6 +32,16 @@ def lines(first: int, after_last: int) -> list[str]:
     return [f"line {number}" for number in range(first, after_last)]
 
 
+def large_chunks(count: int) -> list[Chunk]:
+    """Chunks of nearly the largest size."""
+    recorder = OutputRecorder(1 << 40)
+    source = random.Random(1)
+    while True:
+        recorder.feed(1_000, Stream.STDOUT, 0, source.randbytes(60_000).replace(b"\n", b"") + b"\n")
+        if recorder.buffered_bytes > (count + 1) * MAX_PARCEL:
+            return recorder.take_chunks(force=False)[:count]
+
+
 class Spool:
     """A spool with room for so many of these chunks."""
 
@@ -51,7 +62,7 @@ class Spool:
         sent: list[OutputChunk] = []
         while (batch := self.spool.next_batch()).chunks:
             sent += batch.chunks
-            self.spool.mark_delivered(batch, refused=())
+            self.spool.mark_delivered(batch)
         return sent
 
 
@@ -85,6 +96,7 @@ def test_a_batch_that_was_not_answered_is_sent_again_unchanged(tmp_path: Path) -
     spool.outbox().add(chunks(20))
 
     first = spool.spool.next_batch()
+    spool.spool.mark_failed(first, "away", connection=1, is_alone=True)
     again = spool.spool.next_batch()
 
     assert again.chunks == first.chunks
@@ -112,6 +124,49 @@ def test_refused_output_is_forgotten_and_its_neighbour_stays(tmp_path: Path) -> 
 
     assert refused.is_refused
     assert (spool.files(), spool.spool.is_empty) == (0, True)
+
+
+def test_a_message_is_bounded_by_its_bytes_and_small_chunks_share_it(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool", in_memory=100_000, in_all=100_000)
+    for number in range(5):
+        spool.outbox(Fence(f"r_{number}", 1)).add(large_chunks(2))
+
+    sizes = []
+    while (batch := spool.spool.next_batch()).chunks:
+        sizes.append(sum(len(chunk.data) for chunk in batch.chunks))
+        spool.spool.mark_delivered(batch)
+    spool.outbox(FIRST).add(chunks(1))
+    spool.outbox(SECOND).add(chunks(1))
+    shared = spool.spool.next_batch()
+
+    assert len(sizes) == 10
+    assert max(sizes) <= MAX_PARCEL
+    assert [chunk.run for chunk in shared.chunks] == [FIRST.run, SECOND.run]
+
+
+def test_a_chunk_is_not_on_its_way_while_an_earlier_one_is_unanswered(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool", in_memory=100_000, in_all=100_000)
+    spool.outbox(FIRST).add(large_chunks(3))
+    spool.outbox(SECOND).add(large_chunks(1))
+
+    under_way = [spool.spool.next_batch() for _ in range(3)]
+
+    assert [[chunk.run for chunk in batch.chunks] for batch in under_way] == [
+        [FIRST.run],
+        [SECOND.run],
+        [],
+    ]
+    assert not spool.spool.has_parcels.is_set()
+
+
+def test_what_a_server_could_not_deal_with_yet_is_kept(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool")
+    spool.outbox(FIRST).add(chunks(1))
+    spool.outbox(SECOND).add(chunks(1))
+
+    spool.spool.mark_delivered(spool.spool.next_batch(), again=[FIRST])
+
+    assert [chunk.run for chunk in spool.drain()] == [FIRST.run]
 
 
 class TestOverTheLimit:
@@ -142,9 +197,11 @@ class TestOverTheLimit:
         spool = Spool(tmp_path / "spool", in_all=20)
         outbox = spool.outbox()
         outbox.add(chunks(60)[:20])
-        sent = spool.spool.next_batch().chunks
+        batch = spool.spool.next_batch()
+        sent = batch.chunks
 
         outbox.add(chunks(60)[20:])
+        spool.spool.mark_failed(batch, "away", connection=1, is_alone=True)
         delivered = spool.drain()
 
         assert delivered[: len(sent)] == sent

@@ -1,8 +1,9 @@
-"""A calendar as written, and its windows understood: spans on local clocks, placed in UTC.
+"""Calendar as it is written, and its windows as stretches of time in UTC.
 
-Stretches of time: where a span on local clocks lies in UTC, and the union of many.
-
-Both local time and UTC are counted in whole seconds since 1970.
+A window is a span on the clocks of the calendar's zone, each day of a rule or once. `on_clocks`
+places one such span in UTC, through changes of the clocks; `edges` joins many, as windows may
+overlap. Both local time and UTC are counted in whole seconds since 1970: a day of 23 hours needs no
+case of its own. The text of windows is parsed in `grammar.py`, blackouts are made in `blackout.py`.
 """
 
 from __future__ import annotations

@@ -192,6 +192,15 @@ def _require_approver(facts: CartFacts, by: Approver, submitter: str) -> None:
         )
 
 
+def job_deleted(cart: str, job: str) -> Conflict:
+    """Build the refusal of a cart that needs a deleted job; one of the same name is another."""
+    return Conflict(
+        f"job {job}, which its items need, was deleted",
+        code="job_deleted",
+        hint=f"submit a new cart for what is left: rota cart items {cart} --state pending",
+    )
+
+
 def _still_breached(facts: CartFacts) -> Conflict:
     failures, allowed = failures_of(facts), limit(facts)
     return Conflict(

@@ -1,8 +1,12 @@
-"""Rules of a cart: its order, what may fail, what stands between its waves.
+"""Definition of a cart: its rules, and the template with which each submission begins.
 
-And templates: carts as applied, the rules and items that each submission begins with.
+`CartRules` says in which order items go, how many may fail, and what stands between two waves. It
+is stored with the cart in the words of the job file, so that a running cart keeps the rules it was
+submitted with. `CartTemplate` adds what a job file defines beside them: items or where to find
+them, the job, the schedule.
 
-Instances come from `rota.domain.jobfile` only; whoever holds one may trust every field.
+Instances come from `rota.domain.jobfile` only; whoever has one may trust every field. Percentages
+are exact numbers: rounding of binary fractions would let one item more or less fail.
 """
 
 from __future__ import annotations
@@ -212,7 +216,7 @@ class CartTemplate:
 
 
 def template_in_words(template: CartTemplate) -> str:
-    """Describe it without its times: `500 items in groups of 1, 5, 20, … · up to 2% may fail`."""
+    """Describe it without its times: `500 items in waves of 1, 5, 20, … · up to 2% may fail`."""
     return f"{_items(template)} {_order(template)} · {_failures(template.rules.failures)}"
 
 
@@ -236,7 +240,7 @@ def _order(template: CartTemplate) -> str:
             return f"all at once{_at_most(rules)}"
         case Order.GROUPS:
             sizes = ", ".join(str(size) for size in rules.group_sizes)
-            return f"in groups of {sizes}, …{_at_most(rules)}"
+            return f"in waves of {sizes}, …{_at_most(rules)}"
         case Order.EXPLICIT:
             return f"in the order of their numbers{_at_most(rules)}"
         case _:

@@ -5,7 +5,7 @@ Instants are seconds since the forecast was made, so that what is under way bega
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -103,6 +103,12 @@ class JobAhead:
     limit: int | None = None  # how many of these may go at once; None: any number
     cart: CartId | None = None
     is_plain: bool = False  # a free slot is all it needs: see `is_slot_enough`
+    # The first time from one on when no gate closes the whole job; None: no gate ever does.
+    opening: Callable[[float], float] | None = None
+
+    def open_from(self, at: float) -> float:
+        """Return when a run that comes at this time passes the gates which close a whole job."""
+        return at if self.opening is None else self.opening(at)
 
 
 @dataclass(slots=True, eq=False)

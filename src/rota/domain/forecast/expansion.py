@@ -377,4 +377,4 @@ class _CartProgress:
 
 
 def _made(job: JobAhead, at: float) -> RunAhead:
-    return RunAhead(job, at, at, job.durations.usual)
+    return RunAhead(job, at, job.open_from(at), job.durations.usual)

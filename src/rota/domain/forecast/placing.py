@@ -1,10 +1,10 @@
-"""Placement of coming runs on the workers by the code that schedules.
+"""Placement of coming runs on workers: when each starts, decided by the code that schedules.
 
-Mostly nothing waits, or any worker will do: those two cases are found and answered quickly.
-
-`PlainPools` is for pools in which any worker will do and at most one chain waits: inside a chain
-runs go by age, so it finds exactly what the simulated world would, many times faster. Where two
-chains wait for one pool it raises `Contended`, and the simulation decides who goes first.
+`place` tries the cheapest way that is exact, as most of the time nothing waits. If every run finds
+a slot at its time, it starts then (`all_start_at_once`). In pools where any worker will do and at
+most one chain waits, runs go by age (`PlainPools`): the simulated world would find the same, many
+times slower. Where chains compete, `PlainPools` raises `Contended`, and `_decide` simulates that
+pool together with all pools whose runs depend on it.
 """
 
 from __future__ import annotations

@@ -262,7 +262,7 @@ FILE = Section(
             "set",
             NAME,
             "What `apply --prune` compares with: jobs once applied under this name; the file's "
-            "name, unless given.",
+            "name, unless given; a pipe that names none leaves each job in its set.",
         ),
         Field("defaults", DEFAULTS, "Fields that every job of the file has unless it says else."),
         Field(

@@ -35,6 +35,7 @@ from rota.domain.jobfile.uses import (
 )
 from rota.domain.spec import DEFAULT_PROJECT, JobSpec, without_reserved
 
+NAMELESS_SET = "api"  # of new jobs that come without a file's name
 _MERGED = frozenset(row.name for row in JOB.fields if isinstance(row.kind, MapOf | Section))
 
 
@@ -68,13 +69,22 @@ class JobEntry:
 
 @dataclass(frozen=True, slots=True)
 class JobFile:
-    set_name: str  # the scope of `apply --prune`
+    set_name: str  # the scope of `apply --prune`; of what is new, if nobody named one
     project: str
     jobs: tuple[JobEntry, ...]
     warnings: tuple[Problem, ...]
     calendars: tuple[Calendar, ...] = ()  # of the file's project
     carts: tuple[CartEntry, ...] = ()  # of the file's project
     declarations: tuple[Shared, ...] = ()  # limits and resources, of the file's project
+    names_set: bool = True  # False: neither the text nor who sent it does
+
+    def set_of(self, present: str | None) -> str:
+        """Return the set that a job or cart belongs to once the file is applied.
+
+        `present` is the one it is in; None: it is new. A text without a name, as from a pipe,
+        takes nothing away from the set of another file.
+        """
+        return self.set_name if self.names_set or present is None else present
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +103,15 @@ class _Found:
 def read_file(
     text: str,
     *,
-    name: str,
+    name: str | None,
     project: str = DEFAULT_PROJECT,
     items: Mapping[str, ItemDocuments] | None = None,
 ) -> JobFile:
     """Read a job file; `Invalid` has every problem in it, in the order of its lines.
 
-    `name` is the file's stem, the set's name unless the file has one; `project` is where jobs
-    belong that name none. `items` are those that somebody has read from the files that carts
-    name, by cart.
+    `name` is the file's stem, the set's name unless the file has one; None: it has no stem.
+    `project` is where jobs belong that name none. `items` are those that somebody has read from
+    the files that carts name, by cart.
     """
     source = parse_text(text)
     report = Report(source.problems)
@@ -124,13 +134,14 @@ def read_file(
     carts = tuple(_carts(file, jobs, project, root))
     report.raise_errors("the job file")
     return JobFile(
-        set_name=file.get("set", name),
+        set_name=file.get("set", name or NAMELESS_SET),
         project=project,
         jobs=jobs,
         warnings=report.warnings(),
         calendars=tuple(build_calendar(document) for document in file.get("calendars", ())),
         carts=carts,
         declarations=declarations,
+        names_set="set" in file or name is not None,
     )
 
 

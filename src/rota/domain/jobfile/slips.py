@@ -1,12 +1,274 @@
-"""Slips: keys that newcomers write, most of them from other tools, and what Rota calls them."""
+"""Slips of newcomers: text that is no YAML, keys of other tools; how to write what was meant."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import yaml
 
 from rota.domain.errors import did_you_mean, quoted
+
+if TYPE_CHECKING:
+    from yaml import _yaml
+
+_LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+_LONGEST_LINE = 200  # that is looked at, and shown again
+_INDENT = re.compile(r"[ \t]*(?:-[ \t]+)*+")
+_KEY = re.compile(r"""((?:"[^"]*"|'[^']*'|[^\s"'\[{#:]+):)[ \t]+""")
+_KEY_WITHOUT_SPACE = re.compile(r"[A-Za-z_][\w.-]*:(?=[^\s:])", re.ASCII)
+_COMMENT = re.compile(r"[ \t]+#")
+_QUOTED_INSIDE = re.compile(r"""(["'])[^"']*\1\w.*\1""")  # 'don't' or "say "hi""
+_FLOW_VALUE = re.compile(r"[^,\]}]+")  # inside [ ] or { }
+_NO_FIRST = frozenset("*&!%@`,]}?-")  # what no value without quotes begins with
+_CLOSERS = {"[": "]", "{": "}", "'": "'", '"': '"'}
+_STARTS_EARLIER = (
+    "while scanning an alias",
+    "while scanning an anchor",
+    "while scanning a directive",
+)
+_BELOW = 'a text of several lines goes below "run: |", indented'
+_LINE_UP = 'keys of one mapping, and the "-" of one list, begin in the same column'
+_QUOTE_WHOLE = "put the whole value in quotes"
+
+
+@dataclass(frozen=True, slots=True)
+class Slip:
+    """Text that is no YAML: what is wrong where, and how to write it."""
+
+    message: str
+    line: int
+    column: int
+    hint: str
+
+
+def explain_syntax(error: yaml.MarkedYAMLError, last: yaml.Event | None, text: str) -> Slip:
+    """Explain why a text cannot be parsed; `last`: the last event before the error."""
+    fault = _Fault(error, last, _LINE_END.split(text))
+    slips = (slip for rule in _RULES if (slip := rule(fault)))
+    return next(slips, fault.slip("unexpected text", f"{_QUOTE_WHOLE}, or check the indentation"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """What a line has behind its key."""
+
+    key: str  # "run:"; "": an item of a list
+    text: str
+    column: int
+
+    @property
+    def goes_on(self) -> bool:
+        """Return whether it begins with a quote or bracket, and goes on behind it."""
+        closer = _CLOSERS.get(self.text[0])
+        return closer is not None and closer in self.text[1:-1]
+
+    @property
+    def in_quotes(self) -> str:
+        is_meant = _QUOTED_INSIDE.fullmatch(self.text) is not None  # its quotes are YAML's
+        return f"{self.key} {_in_quotes(self.text[1:-1] if is_meant else self.text)}".lstrip()
+
+    @property
+    def hint(self) -> str:
+        what = "the whole value" if self.goes_on else "it"
+        or_below = ', or use "run: |" and write it below' if self.key == "run:" else ""
+        return f"put {what} in quotes: {self.in_quotes}{or_below}"
+
+
+def _in_quotes(value: str) -> str:
+    if '"' in value or "\\" in value:
+        return "'" + value.replace("'", "''") + "'"
+    return f'"{value}"'
+
+
+class _Fault:
+    """Where and why the parser stopped; lines and columns count from 1."""
+
+    def __init__(
+        self, error: yaml.MarkedYAMLError, last: yaml.Event | None, lines: list[str]
+    ) -> None:
+        self.problem, self.context = error.problem or "", error.context or ""
+        self.place = _position(error.problem_mark or error.context_mark)
+        self.start = _position(error.context_mark or error.problem_mark)  # of what was being read
+        if self.context in _STARTS_EARLIER:
+            self.place = (
+                self.start
+            )  # what follows a star is noticed, but it is the star that is wrong
+        self.last = last if isinstance(last, yaml.ScalarEvent) else None
+        self._lines = lines
+
+    def slip(self, message: str, hint: str, place: tuple[int, int] | None = None) -> Slip:
+        return Slip(message, *(place or self.place), hint)
+
+    def line(self, place: tuple[int, int]) -> str:
+        """Return a line; the end of the text is past the last one."""
+        return self._lines[place[0] - 1] if place[0] <= len(self._lines) else ""
+
+    def character(self, place: tuple[int, int]) -> str:
+        return self.line(place)[place[1] - 1 : place[1]]
+
+    def begins_line(self, place: tuple[int, int]) -> bool:
+        indent = _INDENT.match(self.line(place))
+        return indent is not None and indent.end() >= place[1] - 1
+
+    @property
+    def is_colon(self) -> bool:
+        return self.problem.startswith("mapping values are not allowed")
+
+    @cached_property
+    def value(self) -> _Value | None:
+        """The value that the parser was in; None: in none, or the line is too long to look at."""
+        line, column = self.line(self.place), self.place[1]
+        indent = _INDENT.match(line, 0, column - 1)
+        if indent is None or len(line) > _LONGEST_LINE:
+            return None
+        key = _KEY.match(line, indent.end())
+        start = key.end() if key else indent.end()
+        comment = _COMMENT.search(line, column - 1)
+        text = line[start : comment.start() if comment else None].rstrip()
+        if start >= column or not text:
+            return None
+        return _Value(key[1] if key else "", text, start + 1)
+
+
+def _position(mark: yaml.error.Mark | _yaml.Mark | None) -> tuple[int, int]:
+    return (mark.line + 1, mark.column + 1) if mark else (1, 1)
+
+
+def _tab(fault: _Fault) -> Slip | None:
+    line, column = fault.place
+    indent = fault.line(fault.place)[:column]
+    if not indent.isspace() or "\t" not in indent:
+        return None
+    place = (line, indent.index("\t") + 1)
+    return fault.slip("found a tab in the indentation", "indent with spaces, not tabs", place)
+
+
+def _open_quote(fault: _Fault) -> Slip | None:
+    is_open = "end of stream" in fault.problem or "document indicator" in fault.problem
+    if not is_open or "quoted scalar" not in fault.context:
+        return None
+    hint = f"add the missing {fault.character(fault.start)}; {_BELOW}"
+    return fault.slip("this quote is not closed", hint, fault.start)
+
+
+def _quote_closed_late(fault: _Fault) -> Slip | None:
+    """Find a quote that was not closed in its line, but by the first quote of a later one."""
+    if fault.last is None or fault.last.style not in _CLOSERS:
+        return None
+    start, end = _position(fault.last.start_mark), _position(fault.last.end_mark)
+    between = fault.line(end)[end[1] - 1 : fault.place[1] - 1]
+    if not start[0] < end[0] == fault.place[0] or between.strip():
+        return None
+    hint = f"close it where its text ends; {_BELOW}"
+    return fault.slip(f"this quote is closed only in line {end[0]}", hint, start)
+
+
+def _escape(fault: _Fault) -> Slip | None:
+    if "quoted scalar" not in fault.context:
+        return None
+    _, column = fault.place
+    escape = fault.line(fault.place)[column - 1 : column + 1]
+    hint = "use single quotes, or write each \\ twice"
+    return fault.slip(f"{escape} is no escape that double quotes know", hint)
+
+
+def _behind_block_mark(fault: _Fault) -> Slip | None:
+    if fault.context != "while scanning a block scalar":
+        return None
+    hint = "write it below, indented"
+    return fault.slip(f'text in the same line as "{fault.character(fault.start)}"', hint)
+
+
+def _line_without_key(fault: _Fault) -> Slip | None:
+    """Find a line that should be `key: value`: the parser notices only at the next one."""
+    last = _position(fault.last.start_mark) if fault.last else fault.place
+    if fault.problem == "could not find expected ':'":
+        place = fault.start
+    elif fault.is_colon and last[0] < fault.place[0] and fault.begins_line(last):
+        place = last
+    else:
+        return None
+    line = fault.line(place)
+    if len(line) <= _LONGEST_LINE and (glued := _KEY_WITHOUT_SPACE.match(line, place[1] - 1)):
+        hint = f"write a space: {glued[0]} {line[glued.end() :].rstrip()}"
+        return fault.slip("no space after the colon", hint, (place[0], glued.end()))
+    return fault.slip("this line has no key", f'write it as "KEY: VALUE"; {_BELOW}', place)
+
+
+def _key_inside_value(fault: _Fault) -> Slip | None:
+    last = _position(fault.last.start_mark) if fault.last else fault.place
+    if not fault.is_colon or last[0] >= fault.place[0]:
+        return None
+    line = fault.line(fault.place)
+    place = (fault.place[0], len(line) - len(line.lstrip()) + 1)
+    message = f"a key inside the value that begins in line {last[0]}"
+    return fault.slip(message, f"{_LINE_UP}; {_BELOW}", place)
+
+
+def _indentation(fault: _Fault) -> Slip | None:
+    is_expected = fault.problem.endswith(("expected key", "expected '-' indicator"))
+    if not is_expected or fault.line(fault.place)[: fault.place[1] - 1].strip():
+        return None
+    return fault.slip("the indentation fits no line above", f"{_LINE_UP}; {_BELOW}")
+
+
+def _value_to_quote(fault: _Fault) -> Slip | None:
+    value = fault.value
+    if value is None:
+        return fault.slip(_COLON_INSIDE, _QUOTE_WHOLE) if fault.is_colon else None
+    first = value.text[0]
+    if value.goes_on:
+        return fault.slip(f"text after the closing {_CLOSERS[first]}", value.hint)
+    if first in _NO_FIRST and value.column == fault.place[1]:
+        return fault.slip(f'a value without quotes cannot begin with "{first}"', value.hint)
+    return fault.slip(_COLON_INSIDE, value.hint) if fault.is_colon else None
+
+
+_COLON_INSIDE = 'a value without quotes cannot contain ": "'
+
+
+def _first_character(fault: _Fault) -> Slip | None:
+    """Find a value inside [ ] or { }, or a key, that begins with a special character."""
+    first = fault.character(fault.place)
+    if first not in _NO_FIRST:
+        return None
+    line, column = fault.line(fault.place), fault.place[1]
+    value = _FLOW_VALUE.match(line, column - 1, _LONGEST_LINE)
+    shown = f": {_in_quotes(value[0].rstrip())}" if value and line[: column - 1].strip() else ""
+    message = f'a value without quotes cannot begin with "{first}"'
+    return fault.slip(message, f"put it in quotes{shown}")
+
+
+def _open_bracket(fault: _Fault) -> Slip | None:
+    opener = fault.character(fault.start)
+    if "while parsing a flow" not in fault.context or opener not in _CLOSERS:
+        return None
+    if fault.start[0] < fault.place[0]:
+        message = f'"{opener}" is not closed, or a comma is missing, before line {fault.place[0]}'
+        return fault.slip(message, f'add the missing "{_CLOSERS[opener]}" or comma', fault.start)
+    text = f": {fault.value.in_quotes}" if fault.value else ""
+    hint = f"put a comma between items; a text needs quotes{text}"
+    return fault.slip(f'a comma or "{_CLOSERS[opener]}" is missing', hint)
+
+
+_RULES: tuple[Callable[[_Fault], Slip | None], ...] = (
+    _tab,
+    _open_quote,
+    _quote_closed_late,
+    _escape,
+    _behind_block_mark,
+    _line_without_key,
+    _key_inside_value,
+    _indentation,
+    _value_to_quote,
+    _first_character,
+    _open_bracket,
+)
+
 
 _BEFORE_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 

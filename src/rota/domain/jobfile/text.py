@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import yaml
 
 from rota.domain.errors import Invalid, Problem, quoted
+from rota.domain.jobfile.slips import explain_syntax
 
 MAX_INTEGER = 2**63 - 1
 
@@ -26,13 +27,14 @@ FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
 _SPECIAL_START = frozenset("~nNtTfF.+-0123456789")
+_IF_TEXT = "put it in quotes if it is meant as text"
 _MAX_DIGITS = 20  # also keeps clear of Python's own limit on converting digits
 
 
 class UnusableNumber(ValueError):
     """Scalar that is a number to YAML, but none that can be kept or sent as JSON."""
 
-    hint = "put it in quotes if it is meant as text"
+    hint = _IF_TEXT
 
 
 def resolve(text: str) -> bool | int | float | str | None:
@@ -82,14 +84,6 @@ _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U000100
 _SURROGATE_PAIR = re.compile(
     r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE
 )
-_LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
-# A key and its value on one line, the value in no quotes and neither a list nor a mapping.
-_PLAIN_VALUE = re.compile(
-    r"""\s*(?:-\s+)*+(?P<key>[A-Za-z_][\w.-]*:\s+)?+(?P<value>[^\s"'\[{|>#].*?)(?:\s+\#.*)?""",
-    re.ASCII,
-)
-_FLOW_VALUE = re.compile(r"(?<=[:,\[] )[*@][^,\]}]*")  # inside [ ] or { }
-_LONGEST_LINE = 200  # that is looked at, and shown again
 
 
 class Place(NamedTuple):
@@ -120,13 +114,17 @@ def parse_text(text: str) -> Source:
     _refuse_unprintable(text)
     tree = _Tree()
     parsed = _join_surrogates(text)
+    event: yaml.Event | None = None
     try:
         for event in yaml.parse(parsed, Loader=yaml.CSafeLoader):
             tree.take(event)
     except yaml.MarkedYAMLError as error:
-        raise _syntax_error(error, parsed) from error
+        slip = explain_syntax(error, event, parsed)
+        place = Place(slip.line, slip.column)
+        raise unreadable(f"not valid YAML: {slip.message}", place, slip.hint) from error
     except yaml.YAMLError as error:
-        raise unreadable(f"not valid YAML: {error}") from error
+        hint = "save the file as UTF-8 text"
+        raise unreadable("not valid YAML: a character cannot be read", hint=hint) from error
     return tree.source()
 
 
@@ -160,40 +158,6 @@ def _join_surrogates(text: str) -> str:
         return f"{pair[1]}{chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))}"
 
     return _SURROGATE_PAIR.sub(join, text)
-
-
-def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> Invalid:
-    mark = error.problem_mark or error.context_mark
-    words = error.problem or error.context or "unexpected text"
-    if error.context_mark and error.context == "while scanning an alias":
-        # The parser complains about what follows the star, but it is the star that is wrong.
-        mark, words = error.context_mark, 'a value without quotes cannot begin with "*"'
-    place = Place(mark.line + 1, mark.column + 1) if mark else None
-    hint = "indent with spaces, not tabs" if "tab" in words.split() else ""
-    if "cannot start any token" in words:
-        hint = "indent with spaces, and quote a text that begins with a special character"
-    return unreadable(f"not valid YAML: {words}", place, _quoting_hint(text, place) or hint)
-
-
-def _quoting_hint(text: str, place: Place | None) -> str:
-    """Return a hint for the value that the parser failed at; "": it was no plain value."""
-    lines = _LINE_END.split(text)
-    if place is None or place.line > len(lines):  # the end of the text is past its last line
-        return ""
-    line = lines[place.line - 1]
-    if len(line) > _LONGEST_LINE:
-        return ""
-    found = _PLAIN_VALUE.fullmatch(line)
-    if found and found.start("value") < place.column:
-        return f"put it in quotes: {found['key'] or ''}{_in_quotes(found['value'])}"
-    in_flow = _FLOW_VALUE.match(line, place.column - 1)
-    return f"put it in quotes: {_in_quotes(in_flow[0].rstrip())}" if in_flow else ""
-
-
-def _in_quotes(value: str) -> str:
-    if '"' in value or "\\" in value:
-        return "'" + value.replace("'", "''") + "'"
-    return f'"{value}"'
 
 
 class _OpenList:
@@ -260,7 +224,7 @@ class _Tree:
             raise unreadable("the file has more than one YAML document", _place(event), hint)
 
     def refuse_alias(self, event: yaml.AliasEvent) -> None:
-        hint = 'write the value out, or put it under "defaults"'
+        hint = f'write the value out, or put it under "defaults"; {_IF_TEXT}'
         raise unreadable("YAML aliases (*name) are not supported", _place(event), hint)
 
     def take_scalar(self, event: yaml.ScalarEvent) -> None:
@@ -295,9 +259,9 @@ class _Tree:
         if self.nodes > MAX_NODES:
             raise unreadable(f"the file has more than {MAX_NODES:,} keys and values", place)
         if event.anchor is not None:
-            raise unreadable("YAML anchors (&name) are not supported", place)
+            raise unreadable("YAML anchors (&name) are not supported", place, _IF_TEXT)
         if event.tag is not None:
-            raise unreadable("YAML tags (!name) are not supported", place)
+            raise unreadable("YAML tags (!name) are not supported", place, _IF_TEXT)
         return place
 
     def _open(
@@ -305,7 +269,7 @@ class _Tree:
     ) -> None:
         place = self._enter(event)
         if self.stack and self.stack[-1].awaits_key:
-            raise unreadable("a key must be text, not a list or a mapping", place)
+            raise unreadable("a key must be text, not a list or a mapping", place, _IF_TEXT)
         if len(self.stack) >= MAX_DEPTH:
             raise unreadable(f"nested deeper than {MAX_DEPTH} levels", place)
         self._attach(value, Mark(place, place, children=children))

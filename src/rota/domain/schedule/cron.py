@@ -28,6 +28,7 @@ from rota.domain.schedule.days import (
 
 Hash = Callable[[str], float]  # field name → a number in [0, 1) that never changes for a job
 
+_QUOTED = re.compile('(?<=")([^"…]+)(?=…?")')
 _UPPER = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
 _MONTHS = "JANUARY FEBRUARY MARCH APRIL MAY JUNE JULY AUGUST SEPTEMBER OCTOBER NOVEMBER DECEMBER"
 _WEEKDAYS = "SUNDAY MONDAY TUESDAY WEDNESDAY THURSDAY FRIDAY SATURDAY"
@@ -217,7 +218,22 @@ def parse_cron(text: str, key: str) -> Cron:
     if len(text) > MAX_LENGTH:
         raise ValueError(f"{len(text)} characters, at most {MAX_LENGTH} are read")
     normal = " ".join(upper(text).split())
-    return _parse(normal, key if has_hash(normal) else "")
+    try:
+        return _parse(normal, key if has_hash(normal) else "")
+    except ValueError as error:
+        raise ValueError(as_typed(str(error), text)) from None
+
+
+def as_typed(message: str, text: str) -> str:
+    """Return a message about a text with what it quotes of it in the case that was typed."""
+    typed = " ".join(text.split())
+    normal = upper(typed)  # as long as `typed`: a place in one is the same place in the other
+
+    def restore(found: re.Match[str]) -> str:
+        start = normal.find(upper(found[1]))
+        return typed[start : start + len(found[1])] if start >= 0 else found[1]
+
+    return _QUOTED.sub(restore, message)
 
 
 def has_hash(text: str) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import Enum, auto
 
 from rota.domain.errors import quoted
 from rota.domain.ids import micros
-from rota.domain.quantities import UNIT_WORDS, parse_duration, read_amount
+from rota.domain.quantities import UNIT_WORDS, read_amount
 from rota.domain.schedule import cron
 from rota.domain.schedule.cron import parse_cron
 from rota.domain.schedule.sentences import parse_sentence, refuse_other_fields
@@ -26,10 +27,15 @@ _TIME_OF_DAY = re.compile(_CLOCK, re.ASCII)
 _DAY = re.compile(rf"(?P<day>today|yesterday|tomorrow)(?:[ t]{_CLOCK})?", re.ASCII)
 # What looks like a length of time: neither a time with its marks nor a date of eight digits.
 _AWAY = re.compile(
-    r"(?P<ahead>in )?(?![0-9]{8})(?P<length>p?t?[0-9][^:+-]*?)(?P<back> ago)?", re.ASCII
+    r"(?P<before>in |\+|-)?(?![0-9]{8})(?P<length>p?t?[0-9][^:+-]*?)(?P<ago> ago)?", re.ASCII
 )
 _SPACED_OFFSET = re.compile(r"(?<=[0-9]) (?=[+-][0-9]{2}(?::?[0-9]{2})?$)", re.ASCII)
 _UTC = re.compile(r"(?<=[0-9]) ?utc$", re.ASCII)
+_PARTS = re.compile(
+    rf"(?P<year>[0-9]{{4}})-(?P<month>[0-9]{{2}})-(?P<day>[0-9]{{2}})(?:[ t]{_CLOCK})?",
+    re.ASCII | re.IGNORECASE,
+)
+_CLOCKS_SHOW = "write 00:00 to 23:59"
 _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _WHAT_FITS = "write 5m, yesterday, today 14:00, 2026-11-18 or 2026-11-18T14:00+01:00"
 
@@ -57,7 +63,29 @@ def iso_time(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text.upper())
     except ValueError as error:
-        raise ValueError(f"not an ISO 8601 time such as 2026-06-01T22:00: {error}") from error
+        why = _out_of_range(text)
+        reason = f": {why}" if why else ""
+        raise ValueError(f"not an ISO 8601 time such as 2026-06-01T22:00{reason}") from error
+
+
+def _out_of_range(text: str) -> str:
+    """Return which part of a time there is not; "": something else is wrong with it."""
+    found = _PARTS.match(text)
+    if found is None:
+        return ""
+    year, month, day = int(found["year"]), int(found["month"]), int(found["day"])
+    if not 1 <= month <= 12:
+        return f"there is no month {month}"
+    if year and not 1 <= day <= monthrange(year, month)[1]:
+        return f"{year}-{month:02} has no day {day}"
+    clock = found["clock"]
+    return f"{clock} is no time of day: {_CLOCKS_SHOW}" if clock and not _is_shown(clock) else ""
+
+
+def _is_shown(clock: str) -> bool:
+    """Return whether clocks ever show a time of day."""
+    hour, *others = (int(part) for part in clock.split(":"))
+    return hour <= 23 and all(part <= 59 for part in others)
 
 
 def read_instant(text: str, reading: Reading) -> datetime:
@@ -104,10 +132,12 @@ def _relative(written: str, reading: Reading) -> datetime | None:
 
 
 def _away(found: re.Match[str], reading: Reading) -> datetime:
-    if found["ahead"] and found["back"]:
-        raise ValueError("in or ago, not both")
-    length = parse_duration(found["length"])
-    is_ahead = bool(found["ahead"]) or (reading.looking is Looking.AHEAD and not found["back"])
+    if found["before"] and found["ago"]:
+        raise ValueError("one of in, ago, + and -, not two")
+    length = read_amount(found["length"])
+    if found["ago"] or found["before"] == "-":
+        return reading.now - length
+    is_ahead = bool(found["before"]) or reading.looking is Looking.AHEAD
     return reading.now + length if is_ahead else reading.now - length
 
 
@@ -140,6 +170,8 @@ def _on(zone: Zone, day: date, clock: time) -> datetime:
 
 def _time_of_day(text: str) -> time:
     """Parse `9:00`, `09:00:30`."""
+    if not _is_shown(text):
+        raise ValueError(f"{text} is no time of day: {_CLOCKS_SHOW}")
     return time.fromisoformat(f"0{text}" if text[1] == ":" else text)
 
 

@@ -88,7 +88,10 @@ def parse_sentence(text: str) -> Cron:
     """Read a cron schedule in words; a ValueError says what is wrong."""
     if len(text) > MAX_LENGTH:
         raise ValueError(f"{len(text)} characters, at most {MAX_LENGTH} are read")
-    return _parse(_normal(text))
+    try:
+        return _parse(_normal(text))
+    except ValueError as error:
+        raise ValueError(cron.as_typed(str(error), text)) from None
 
 
 def refuse_other_fields(text: str) -> None:

@@ -1,8 +1,9 @@
-"""Schedules in words. Where no neat phrase is surely right, the fields are spelled out.
+"""Schedules in words: dates, times of day, and the whole as one sentence.
 
-The times of day of a cron expression in words: `at 02:30`, `every 15 minutes`.
-
-Times are written as exactly as the expression: with seconds if it has a field for them.
+`describe` is for a whole timetable, `cron_words` for one expression. Each part tries its neat
+phrases (`every 15 minutes`, `at 02:30`) and takes one only if it is surely right; otherwise the
+fields are spelled out. A wrong neat phrase would be believed, a clumsy right one does no harm.
+Times are as exact as the expression: with seconds if it has a field for them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Cron expression on the clocks of a zone, through every change of those clocks.
+"""Due times of a cron expression on the clocks of a zone, through every change of those clocks.
 
-The times a cron expression names on a local clock, whatever the zone.
-
-Local time is counted in seconds since 1970-01-01 00:00 on that clock.
+Two steps. `LocalTimes` are the times that an expression names on a clock that never changes,
+counted in seconds since 1970-01-01 00:00 on that clock. `ZonedCron` places them in UTC, one period
+of constant offset after another, and applies the rules for times that a change leaves out (gap) or
+shows twice (fold). Each period is plain arithmetic, so that counting years of due times is fast.
 """
 
 from __future__ import annotations

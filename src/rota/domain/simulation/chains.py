@@ -1,7 +1,9 @@
-"""Chains of one pool: which waiting run is served next.
+"""Chains of one pool in a simulation: which waiting run is served next.
 
-The decisions are those of `rota.domain.order`. It ranks all chains for every claim; here the ranks
-are kept from one claim to the next, in heaps whose outdated members are dropped when they come up.
+The decisions are those of `rota.domain.order`, which ranks all chains anew for every claim. A
+simulation may serve years of runs, so here ranks are kept from one claim to the next, in
+heaps whose outdated members are dropped when they come up. Runs that are alike for every worker (a
+`Sort`) are kept together, so that a claim looks at sorts and not at runs.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import sys
 import traceback
 from typing import BinaryIO, TextIO
 
-from rota.sdk.app import load_app
+from rota.sdk.app import explain_import, is_not_there, load_app
 from rota.sdk.host import wire
 from rota.sdk.host.execution import current, sendable
 from rota.sdk.host.service import serve
@@ -31,9 +31,9 @@ def main() -> int:
     try:
         functions = load_app(reference).functions
     except BaseException as error:  # noqa: BLE001 (importing runs the user's code)
-        traceback.print_exception(error)
-        last_line = traceback.format_exception_only(error)[-1].strip()
-        wire.send(connection, wire.Unusable(sendable(last_line)))
+        if not is_not_there(reference, error):
+            traceback.print_exception(error)
+        wire.send(connection, wire.Unusable(sendable(explain_import(reference, error))))
         return 1
     gc.collect()
     gc.freeze()  # what there is now stays: searching it for garbage holds up every function

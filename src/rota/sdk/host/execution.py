@@ -7,106 +7,180 @@ thread of its own sends the messages of all attempts.
 from __future__ import annotations
 
 import asyncio
+import math
+import select
 import socket
 import threading
 import time
 import traceback
 from collections import deque
+from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import groupby
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, TypeVar
 
 from rota.sdk.context import Cancelled, Context, Identity, StepReport
-from rota.sdk.exchange import to_json
+from rota.sdk.exchange import from_json, to_json
 from rota.sdk.functions import JobFunction
 from rota.sdk.host import wire
 
 T = TypeVar("T")
+Completion = tuple[int, int, int, int, bytes]  # key, started, ended, processor time, output
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_TEXT = 2_000
 _LARGEST_OUTPUT = 1024 * 1024
 _MOST_PRINTED = 4 * 1024 * 1024  # bytes that may wait; functions that print more block
+_LONGEST_PAUSE = 0.1  # seconds between two looks for room
+_ATTEMPT_MASK = (1 << 32) - 1  # the attempt in the number of its fence
+_MOST_STEPS = 1_000  # of one attempt, as servers take them; the last one sums up the rest
 
 current: ContextVar[Execution | None] = ContextVar("rota_execution", default=None)
 
 
+class Batch:
+    """Attempts at one job version that came together; threads share what is left of them."""
+
+    __slots__ = ("_message", "is_offered", "job", "outbox", "waiting")
+
+    def __init__(
+        self, message: wire.Batch, job: JobFunction[..., Any, Any], outbox: Outbox
+    ) -> None:
+        self.job = job
+        self.outbox = outbox
+        self.waiting = iter(message.keys)  # one iterator for all threads: each key is taken once
+        self.is_offered = False  # the rest, to other threads, and none has come yet
+        self._message = message
+
+    def inputs(self, key: int) -> dict[str, Any]:
+        text = self._message.inputs.get(key - self._message.first_key)
+        inputs: dict[str, Any] = from_json(text) if text else {}
+        return inputs
+
+    def identity(self, key: int, inputs: dict[str, Any]) -> Identity:
+        message = self._message
+        at = key - message.first_key
+        due_at = _EPOCH + timedelta(microseconds=message.due_at[at])
+        fence = message.numbers[at]
+        return Identity(
+            message.runs[at],
+            message.job,
+            fence & _ATTEMPT_MASK,
+            due_at,
+            message.project,
+            inputs,
+            fence,
+        )
+
+    @property
+    def is_simple(self) -> bool:
+        """Return whether the function can be called as it is, for each of the attempts."""
+        return not self._message.inputs and not self.job.parameters.takes_context
+
+
 class Execution:
-    """Calls the function and records the result. Receives what its context reports."""
+    """Calls a function and records the result. Receives what its context reports."""
 
-    __slots__ = ("_job", "_outbox", "_started", "_step", "_steps", "is_cancelled", "seat", "task")
+    __slots__ = (
+        "_is_odd",
+        "_knows_of_cancel",
+        "_step",
+        "_steps",
+        "_summed_up",
+        "batch",
+        "is_to_stop",
+        "key",
+        "started",
+    )
 
-    def __init__(self, task: wire.Task, job: JobFunction[..., Any, Any], outbox: Outbox) -> None:
-        self.task = task
-        self.is_cancelled = False
-        self.seat: object = None  # the thread that runs it, while one does
-        self._job = job
-        self._outbox = outbox
-        self._started = 0
+    def __init__(self, batch: Batch, key: int) -> None:
+        self.batch = batch
+        self.key = key
+        self.started = 0  # microseconds of the machine's monotonic clock; 0: not begun
+        self.is_to_stop = False
+        self._is_odd = False  # its progress is no number; told once
+        self._knows_of_cancel = False
         self._step = 0
-        self._steps: list[wire.Step] = []
+        self._steps: list[wire.Step] | None = None
+        self._summed_up = 1  # steps for which the last one stands
 
     @property
-    def is_async(self) -> bool:
-        return self._job.is_async
+    def is_cancelled(self) -> bool:
+        """Return whether it is to stop, for the function: from then on it knows."""
+        if self.is_to_stop:
+            self._knows_of_cancel = True
+        return self.is_to_stop
 
-    @property
-    def has_begun(self) -> bool:
-        return self._started > 0
-
-    def call(self) -> Any:
-        """Call the function; return its result, or the coroutine of an async one."""
-        current.set(self)
-        self._started = monotonic_micros()
-        if self.is_cancelled:
-            raise Cancelled
-        parameters = self._job.parameters
-        arguments = parameters.unpack(self.task.inputs) if self.task.inputs else {}
+    def bound(self) -> Callable[[], Any]:
+        """Return the function with the arguments of this attempt."""
+        batch = self.batch
+        inputs = batch.inputs(self.key)
+        parameters = batch.job.parameters
+        arguments = parameters.unpack(inputs) if inputs else {}
         if parameters.takes_context:
-            return self._job.fn(self._context(), **arguments)
-        return self._job.fn(**arguments)
+            context = Context(batch.identity(self.key, inputs), self)
+            return partial(batch.job.fn, context, **arguments)
+        return partial(batch.job.fn, **arguments)
 
-    def returned(self, value: object, cpu_micros: int = 0) -> wire.Done:
+    def returned(self, value: object, ended: int, cpu_micros: int = 0) -> None:
+        """Report that the function returned."""
         output = b"" if value is None else self._output(value)
-        return self._done("completed", cpu_micros, output=output)
+        if self._steps is None:
+            self.batch.outbox.completed((self.key, self.started, ended, cpu_micros, output))
+        else:
+            self._done("completed", ended, cpu_micros, output=output)
 
-    def raised(self, error: BaseException, cpu_micros: int = 0) -> wire.Done:
-        if self.is_cancelled and isinstance(error, Cancelled | asyncio.CancelledError):
-            return self._done("cancelled", cpu_micros, "cancelled")
+    def raised(self, error: BaseException, ended: int, cpu_micros: int = 0) -> None:
+        """Report that the function raised; an error of its own is one, even just before a stop."""
+        if self.is_to_stop and isinstance(error, Cancelled | asyncio.CancelledError):
+            self._done("cancelled", ended, cpu_micros, "cancelled")
+            return
+        is_after_stop = self._knows_of_cancel or (self.is_to_stop and _follows_a_cancel(error))
         trace = traceback.format_exception(error.with_traceback(_users_part(error.__traceback__)))
         self.write("stderr", "".join(trace).encode(errors="backslashreplace"))
-        result = "cancelled" if self.is_cancelled else "failed"
+        result = "cancelled" if is_after_stop else "failed"
         last_line = traceback.format_exception_only(error)[-1].strip()
-        return self._done(result, cpu_micros, sendable(last_line))
+        self._done(result, ended, cpu_micros, sendable(last_line))
+
+    def broke(self, error: BaseException) -> None:
+        """Report a failure of telling how the function ended."""
+        self._done("failed", monotonic_micros(), 0, _in_short(error))
 
     def write(self, stream: str, data: bytes) -> None:
-        self._outbox.printed(self.task.key, stream, self._step, data)
+        self.batch.outbox.printed(self.key, stream, self._step, data)
 
     def progress(self, done: float, total: float | None, message: str) -> None:
-        whole = None if total is None else float(total)
-        self._outbox.progressed(
-            wire.Progressed(self.task.key, float(done), whole, sendable(str(message)))
-        )
+        part, whole = float(done), None if total is None else float(total)
+        if not math.isfinite(part) or not math.isfinite(whole or 0.0):
+            if not self._is_odd:
+                self._complain(f"progress {part:g} was not kept: it is not finite, or its total")
+            self._is_odd = True
+            return
+        self.batch.outbox.progressed(wire.Progressed(self.key, part, whole, sendable(str(message))))
 
     def log(self, text: str) -> None:
         self.write("stdout", text.encode(errors="backslashreplace"))
 
     def step_began(self, number: int | None) -> None:
-        self._step = number or 0
+        self._step = min(number or 0, _MOST_STEPS - 1)
 
     def step_ended(self, report: StepReport) -> None:
-        name = sendable(str(report.name))
-        self._steps.append(wire.Step(name, report.result, round(report.seconds, 6)))
+        step = wire.Step(sendable(str(report.name)), report.result, round(report.seconds, 6))
+        if self._steps is None:
+            self._steps = []
+        if len(self._steps) == _MOST_STEPS:
+            step = self._summed(self._steps.pop(), step)
+        self._steps.append(step)
 
-    def _context(self) -> Context:
-        task = self.task
-        due_at = _EPOCH + timedelta(microseconds=task.due_at)
-        inputs = task.inputs or {}
-        identity = Identity(task.run, task.job, task.attempt, due_at, task.project, inputs)
-        return Context(identity, self)
+    def _summed(self, last: wire.Step, step: wire.Step) -> wire.Step:
+        self._summed_up += 1
+        result = last.result if step.result == "completed" else step.result
+        seconds = round(last.seconds + step.seconds, 6)
+        return wire.Step(f"… and {self._summed_up:,} more", result, seconds)
 
     def _output(self, value: object) -> bytes:
         """Encode the output; one that cannot be kept is no failure, as the work is done."""
@@ -114,6 +188,9 @@ class Execution:
             output = to_json(value)
         except (TypeError, ValueError, RecursionError) as error:
             self._complain(f"the result was not kept: {error}")
+            return b""
+        except Exception as error:  # noqa: BLE001 (a model converts itself by the user's code)
+            self._complain(f"the result was not kept: {_in_short(error)}")
             return b""
         if len(output) > _LARGEST_OUTPUT:
             self._complain("the result was not kept: it is over 1 MiB")
@@ -124,19 +201,27 @@ class Execution:
         self.write("rota", f"{sendable(text)}\n".encode())
 
     def _done(
-        self, result: str, cpu_micros: int, message: str = "", output: bytes = b""
-    ) -> wire.Done:
-        ended = monotonic_micros()
-        return wire.Done(
-            self.task.key,
-            result,
-            self._started or ended,
-            ended,
-            cpu_micros,
-            message,
-            output,
-            tuple(self._steps),
+        self, result: str, ended: int, cpu_micros: int, message: str = "", output: bytes = b""
+    ) -> None:
+        steps = tuple(self._steps or ())
+        started = self.started or ended
+        self.batch.outbox.done(
+            wire.Done(self.key, result, started, ended, cpu_micros, message, output, steps)
         )
+
+
+def _follows_a_cancel(error: BaseException) -> bool:
+    """Return whether an error was raised while a cancel was being handled."""
+    seen: set[int] = set()
+    chain: list[BaseException | None] = [error]
+    while chain:
+        each = chain.pop()
+        if isinstance(each, Cancelled | asyncio.CancelledError):
+            return True
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            chain += [each.__cause__, each.__context__]
+    return False
 
 
 def monotonic_micros() -> int:
@@ -154,45 +239,68 @@ def _is_ours(trace: TracebackType) -> bool:
     return str(trace.tb_frame.f_globals.get("__name__", "")).startswith("rota.sdk.")
 
 
+def _in_short(error: BaseException) -> str:
+    """Return the type of an error, and what it says if it can."""
+    try:
+        return sendable(f"{type(error).__name__}: {error}")
+    except BaseException:  # noqa: BLE001 (the user's code says it)
+        return type(error).__name__
+
+
 def sendable(text: str) -> str:
     """Return the text in a form that any encoder accepts, cut to a limit."""
     return text[:_LONGEST_TEXT].encode(errors="backslashreplace").decode()
 
 
 class Outbox:
-    """Queue of messages: one thread sends all there are, and so batches more the busier it gets."""
+    """Queue of messages: one thread sends all there are, and so batches more the busier it gets.
+
+    Functions that add to it may be interrupted at any call. So it has no lock that Python code
+    takes and gives back: an interruption in between would leave it taken for ever.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
+        self._completed: deque[Completion] = deque()
         self._done: deque[wire.Done] = deque()
         self._printed: deque[wire.Printed] = deque()
         self._progressed: deque[wire.Progressed] = deque()
         self._waiting_bytes = 0
-        self._has_room = threading.Event()
-        self._has_room.set()
         self._bell: SimpleQueue[None] = SimpleQueue()
         self._rung = False
         self._thread = threading.Thread(target=self._send_all, name="rota-outbox", daemon=True)
         self._thread.start()
+
+    def completed(self, completion: Completion) -> None:
+        self._completed.append(completion)
+        if not self._rung:
+            self._ring()
 
     def done(self, done: wire.Done) -> None:
         self._done.append(done)
         self._ring()
 
     def printed(self, key: int, stream: str, step: int, data: bytes) -> None:
-        self._has_room.wait()
+        if self._waiting_bytes > _MOST_PRINTED:
+            self._wait_for_room()
         self._printed.append(wire.Printed(key, stream, step, data))
         self._waiting_bytes += len(data)
-        if self._waiting_bytes > _MOST_PRINTED:
-            self._has_room.clear()
         self._ring()
 
     def progressed(self, progressed: wire.Progressed) -> None:
         self._progressed.append(progressed)
         self._ring()
 
+    def _wait_for_room(self) -> None:
+        pause = 0.001
+        while self._waiting_bytes > _MOST_PRINTED:
+            self._ring()  # whoever printed last may have been interrupted before it did
+            select.select((), (), (), pause)  # a wait without a lock
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
     def _ring(self) -> None:
         if not self._rung:
+            # Python interrupts at calls and in loops: not between these, which would mute the bell.
             self._rung = True
             self._bell.put(None)
 
@@ -205,18 +313,26 @@ class Outbox:
             except OSError:
                 return  # the worker is gone, and the reader of its orders ends the process
             self._waiting_bytes = 0
-            self._has_room.set()
 
     def _take(self) -> wire.News:
-        # Ends first: what their tasks had printed is then certainly among the printed.
+        # Ends first: what their attempts had printed is then certainly among the printed.
+        completed = _columns(_drain(self._completed))
         done = _drain(self._done)
         printed = _drain(self._printed)
         latest = {each.key: each for each in _drain(self._progressed)}
-        return wire.News(_joined(printed), tuple(latest.values()), tuple(done))
+        return wire.News(_joined(printed), tuple(latest.values()), completed, tuple(done))
 
 
 def _drain(queue: deque[T]) -> list[T]:
     return [queue.popleft() for _ in range(len(queue))]
+
+
+def _columns(completions: list[Completion]) -> wire.Completed:
+    if not completions:
+        return wire.Completed()
+    keys, started, ended, cpu, outputs = map(list, zip(*completions, strict=True))
+    kept = {at: output for at, output in enumerate(outputs) if output} if any(outputs) else {}
+    return wire.Completed(keys, started, ended, cpu, kept)
 
 
 def _joined(printed: list[wire.Printed]) -> tuple[wire.Printed, ...]:

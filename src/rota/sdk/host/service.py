@@ -10,7 +10,7 @@ from typing import Any
 
 from rota.sdk.functions import JobFunction
 from rota.sdk.host import wire
-from rota.sdk.host.execution import Execution, Outbox, monotonic_micros
+from rota.sdk.host.execution import Batch, Outbox, monotonic_micros
 from rota.sdk.host.threads import LoopThread, ThreadPool
 
 Functions = Mapping[str, JobFunction[..., Any, Any]]
@@ -21,8 +21,9 @@ def serve(connection: socket.socket, functions: Functions) -> None:
     executions = Executions(Outbox(connection), functions)
     for order in wire.receive(connection):
         match order:
-            case wire.Run(tasks):
-                executions.start(tasks)
+            case wire.Run(batches):
+                for batch in batches:
+                    executions.start(batch)
             case wire.Cancel(keys):
                 executions.cancel(keys)
             case wire.Stop():
@@ -36,39 +37,31 @@ class Executions:
     def __init__(self, outbox: Outbox, functions: Functions) -> None:
         self._outbox = outbox
         self._functions = functions
-        self._pool = ThreadPool(self._finished)
-        self._under_way: dict[int, Execution] = {}
+        # Keys that are to stop, until they have. A cancel that crosses an end stays: there are few.
+        self._cancelled: set[int] = set()
+        self._pool = ThreadPool(self._cancelled)
 
     @cached_property
     def _loop(self) -> LoopThread:
-        return LoopThread(self._finished)
+        return LoopThread(self._cancelled)
 
-    def start(self, tasks: tuple[wire.Task, ...]) -> None:
-        plain: list[Execution] = []
-        asynchronous: list[Execution] = []
-        for task in tasks:
-            job = self._functions.get(task.function)
-            if job is None:
-                self._refuse(task)
-                continue
-            execution = self._under_way[task.key] = Execution(task, job, self._outbox)
-            (asynchronous if job.is_async else plain).append(execution)
-        if plain:
-            self._pool.start(plain)
-        if asynchronous:
-            self._loop.start(asynchronous)
+    def start(self, message: wire.Batch) -> None:
+        job = self._functions.get(message.function)
+        if job is None:
+            self._refuse(message)
+            return
+        batch = Batch(message, job, self._outbox)
+        (self._loop if job.is_async else self._pool).start(batch)
 
     def cancel(self, keys: tuple[int, ...]) -> None:
+        self._cancelled.update(keys)  # before looking for them: one may begin just now
         for key in keys:
-            execution = self._under_way.get(key)
-            if execution is not None:
-                (self._loop if execution.is_async else self._pool).cancel(execution)
+            self._pool.cancel(key)
+            if "_loop" in self.__dict__:
+                self._loop.cancel(key)
 
-    def _finished(self, done: wire.Done) -> None:
-        del self._under_way[done.key]
-        self._outbox.done(done)
-
-    def _refuse(self, task: wire.Task) -> None:
+    def _refuse(self, message: wire.Batch) -> None:
         now = monotonic_micros()
-        message = f"the app has no function {task.function}"
-        self._outbox.done(wire.Done(task.key, "failed", now, now, message=message))
+        words = f"the app has no function {message.function}"
+        for key in message.keys:
+            self._outbox.done(wire.Done(key, "failed", now, now, message=words))

@@ -6,68 +6,130 @@ import asyncio
 import ctypes
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
+from itertools import starmap
+from operator import length_hint
 from queue import SimpleQueue
+from typing import Any
 
 from rota.sdk.context import Cancelled
-from rota.sdk.host import wire
-from rota.sdk.host.execution import Execution
+from rota.sdk.host.execution import Batch, Execution, current, monotonic_micros
 
-_STALL_SECONDS = 0.002  # that nothing was begun while something waits: more threads are needed
+_QUICK_NANOS = 100_000
+_STALL_SECONDS = 0.002  # without getting on while something waits: more threads are needed
 
 
 class Seat:
-    """Slot for one execution at a time in one thread, where it can be interrupted."""
+    """Place of one execution at a time in one thread, where it can be interrupted.
+
+    Taking and leaving it is done without a lock: whoever interrupts announces that first and looks
+    second, and whoever leaves does so first and looks for an announcement second.
+    """
+
+    __slots__ = ("_is_interrupted", "_lock", "_thread_id", "execution", "is_announced", "watch")
 
     def __init__(self) -> None:
+        self.execution: Execution | None = None
+        self.is_announced = False  # somebody interrupts, or did
+        self.watch = Stopwatch()
         self._thread_id = threading.get_ident()
         self._lock = threading.Lock()
-        self._execution: Execution | None = None
         self._is_interrupted = False
 
-    def occupy(self, execution: Execution) -> None:
+    def interrupt(self, key: int) -> None:
+        """Raise `Cancelled` in the thread, once, if it still runs this attempt."""
         with self._lock:
-            self._execution = execution
-            execution.seat = self
-
-    def interrupt(self, execution: Execution) -> None:
-        """Raise `Cancelled` in the thread, once, if it still runs this execution."""
-        with self._lock:
-            if self._execution is execution and not self._is_interrupted:
+            self.is_announced = True
+            execution = self.execution
+            if execution is None or execution.key != key:
+                self.is_announced = self._is_interrupted
+                return
+            execution.is_to_stop = True
+            if not self._is_interrupted:
                 self._is_interrupted = True
                 _raise_in(self._thread_id, Cancelled)
 
     def vacate(self) -> None:
         """End the execution: from here on nothing is raised, not even a pending cancel."""
-        with self._lock:
-            self._execution = None
-            if self._is_interrupted:
-                _raise_in(self._thread_id, None)
-                self._is_interrupted = False
+        self.execution = None
+        if self.is_announced:
+            with self._lock:
+                if self._is_interrupted:
+                    _raise_in(self._thread_id, None)
+                    self._is_interrupted = False
+                self.is_announced = False
+
+
+def _raise_in(thread_id: int, kind: type[BaseException] | None) -> None:
+    argument = None if kind is None else ctypes.py_object(kind)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), argument)
+
+
+class Stopwatch:
+    """Processor time of a thread's attempts.
+
+    Asking the kernel for it takes longer than a short function. So an attempt that is quick, and
+    follows quick ones, is said to have been busy all the time; it cannot have been any longer.
+    """
+
+    __slots__ = ("_at", "_cpu", "_is_quick")
+
+    def __init__(self) -> None:
+        self._is_quick = False
+        self._cpu = self._at = 0
+
+    def start(self, *, is_first: bool = False) -> int:
+        """Return the time, in nanoseconds of the machine's monotonic clock."""
+        now = time.monotonic_ns()
+        if is_first or not self._is_quick:
+            self._at = now
+            self._cpu = time.thread_time_ns()
+        return now
+
+    def stop(self, started: int, ended: int) -> int:
+        """Return the microseconds of an attempt that ran between these times."""
+        wall = ended - started
+        if self._is_quick and wall < _QUICK_NANOS:
+            return wall // 1000
+        self._is_quick = wall < _QUICK_NANOS
+        cpu = time.thread_time_ns() - self._cpu - (started - self._at)
+        return min(max(cpu, 0), wall) // 1000
 
 
 class ThreadPool:
-    """Threads for plain functions: few while they are quick, as many as needed when they wait."""
+    """Threads for plain functions: few while they are quick, as many as needed when they wait.
 
-    def __init__(self, finished: Callable[[wire.Done], None]) -> None:
-        self._finished = finished
-        self._queue: SimpleQueue[Execution] = SimpleQueue()
+    A batch is one thread's as long as it gets on. When that sits in a long function, or nothing is
+    begun any more because all functions wait, others share what is left.
+    """
+
+    def __init__(self, cancelled: set[int]) -> None:
+        self._cancelled = cancelled
+        self._queue: SimpleQueue[Batch] = SimpleQueue()
+        self._batches: list[Batch] = []  # of which something may wait; only the reader adds
+        self._seats: list[Seat] = []
         self._threads = 0
         self._begun = 0
+        self._wanted = 1  # threads for a batch, as far as the latest ones tell
         self._has_backlog = threading.Event()
         self._start_thread()
         threading.Thread(target=self._grow, name="rota-pool-growth", daemon=True).start()
 
-    def start(self, executions: Iterable[Execution]) -> None:
-        for execution in executions:
-            self._queue.put(execution)
+    def start(self, batch: Batch) -> None:
+        self._batches = [each for each in self._batches if length_hint(each.waiting)]
+        self._batches.append(batch)
+        for _ in range(min(self._wanted, length_hint(batch.waiting))):
+            self._queue.put(batch)
+        self._wanted = max(self._wanted // 2, 1)
         self._has_backlog.set()
 
-    def cancel(self, execution: Execution) -> None:
-        execution.is_cancelled = True
-        if isinstance(execution.seat, Seat):
-            execution.seat.interrupt(execution)
+    def cancel(self, key: int) -> None:
+        for seat in list(self._seats):
+            execution = seat.execution
+            if execution is not None and execution.key == key:
+                seat.interrupt(key)
 
     def _start_thread(self) -> None:
         self._threads += 1
@@ -79,79 +141,147 @@ class ThreadPool:
         while True:
             self._has_backlog.wait()
             self._has_backlog.clear()
-            while not self._queue.empty():
+            while waiting := [each for each in self._batches if length_hint(each.waiting)]:
                 begun = self._begun
+                running = [(seat, seat.execution) for seat in list(self._seats)]
                 threading.Event().wait(_STALL_SECONDS)
                 if self._begun == begun:
-                    for _ in range(min(self._queue.qsize(), self._threads)):
-                        self._start_thread()
+                    self._share(waiting)
+                else:
+                    self._relieve(each for seat, each in running if each and seat.execution is each)
+
+    def _share(self, waiting: Sequence[Batch]) -> None:
+        """Offer what waits to as many threads as there are, once more."""
+        count = min(sum(length_hint(each.waiting) for each in waiting), self._threads)
+        self._wanted = max(self._wanted, count)
+        self._offer([waiting[number % len(waiting)] for number in range(count)])
+
+    def _relieve(self, long: Iterable[Execution]) -> None:
+        """Offer the rest of batches whose threads sit in long functions to as many others."""
+        for batch, count in Counter(each.batch for each in long).items():
+            left = length_hint(batch.waiting)
+            if left and not batch.is_offered:
+                batch.is_offered = True
+                self._offer([batch] * min(count, left))
+
+    def _offer(self, batches: Sequence[Batch]) -> None:
+        busy = sum(seat.execution is not None for seat in self._seats)
+        for batch in batches:
+            self._queue.put(batch)
+        for _ in range(len(batches) - (self._threads - busy)):
+            self._start_thread()
 
     def _serve(self) -> None:
         seat = Seat()
+        self._seats.append(seat)
         while True:
-            execution = self._queue.get()
+            batch = self._queue.get()
+            self._run_all(batch, seat)
+            current.set(None)
+
+    def _run_all(self, batch: Batch, seat: Seat) -> None:
+        """Run what waits of a batch; other threads may do the same."""
+        cancelled = self._cancelled
+        function = batch.job.fn if batch.is_simple else None
+        batch.is_offered = False
+        watch = seat.watch
+        watch.start(is_first=True)
+        for key in batch.waiting:
             self._begun += 1
-            self._finished(_run(execution, seat))
+            execution = Execution(batch, key)
+            started = watch.start()
+            execution.started = started // 1000
+            results, error = _call(execution, seat, function, cancelled)
+            ended = time.monotonic_ns()
+            cpu = watch.stop(started, ended)
+            try:
+                if error is None or results:
+                    execution.returned(results[0], ended // 1000, cpu)
+                else:
+                    execution.raised(error, ended // 1000, cpu)
+            except BaseException as caught:  # noqa: BLE001 (results and errors have code of users)
+                execution.broke(caught)
+            if cancelled:
+                cancelled.discard(key)
 
 
-def _run(execution: Execution, seat: Seat) -> wire.Done:
-    """Run the function to its end. An interruption may come at any point until `vacate`."""
-    done = None
-    cpu_before = time.thread_time_ns()
+def _call(
+    execution: Execution, seat: Seat, function: Callable[[], Any] | None, cancelled: set[int]
+) -> tuple[list[Any], BaseException | None]:
+    """Call the function; return its result in a list, or the error if that is empty.
+
+    An interruption may come at any point until `vacate`.
+
+    What the function returned is stored by `extend` without an instruction in between at which
+    Python could interrupt, and so is what it raised. An interruption that comes a moment later
+    does not change how the function ended.
+    """
+    results: list[Any] = []
+    error: BaseException | None = None
     try:
-        try:
-            seat.occupy(execution)
-            value = copy_context().run(execution.call)
-            done = execution.returned(value, _micros_since(cpu_before))
-        except BaseException as error:  # noqa: BLE001 (the edge of the user's code)
-            done = execution.raised(error, _micros_since(cpu_before))
+        seat.execution = execution
+        # Looked at after the seat was taken: whoever cancels does it the other way round.
+        if cancelled and execution.key in cancelled:
+            execution.is_to_stop = True
+            raise Cancelled
+        current.set(execution)
+        results.extend(starmap(copy_context().run, ((function or execution.bound(),),)))
+    except BaseException as caught:  # noqa: BLE001 (the edge of the user's code)
+        error = caught
+    try:
         seat.vacate()
-    except Cancelled as late:  # the only one there can be: nothing interrupts from here on
-        seat.vacate()
-        return done or execution.raised(late)
-    return done
-
-
-def _micros_since(cpu_before: int) -> int:
-    return (time.thread_time_ns() - cpu_before) // 1000
-
-
-def _raise_in(thread_id: int, kind: type[BaseException] | None) -> None:
-    argument = None if kind is None else ctypes.py_object(kind)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), argument)
+    except Cancelled:
+        seat.vacate()  # there was only one: nothing interrupts from here on
+    return results, error
 
 
 class LoopThread:
     """Event loop for async functions."""
 
-    def __init__(self, finished: Callable[[wire.Done], None]) -> None:
-        self._finished = finished
+    def __init__(self, cancelled: set[int]) -> None:
+        self._cancelled = cancelled
         self._loop = asyncio.new_event_loop()
-        self._tasks: dict[Execution, asyncio.Task[None]] = {}
+        self._tasks: dict[int, tuple[Execution, asyncio.Task[None]]] = {}
         threading.Thread(target=self._loop.run_forever, name="rota-loop", daemon=True).start()
 
-    def start(self, executions: Sequence[Execution]) -> None:
-        self._loop.call_soon_threadsafe(self._begin, executions)
+    def start(self, batch: Batch) -> None:
+        self._loop.call_soon_threadsafe(self._begin, batch)
 
-    def cancel(self, execution: Execution) -> None:
-        execution.is_cancelled = True
-        self._loop.call_soon_threadsafe(self._interrupt, execution)
+    def cancel(self, key: int) -> None:
+        self._loop.call_soon_threadsafe(self._interrupt, key)
 
-    def _begin(self, executions: Sequence[Execution]) -> None:
-        for execution in executions:
+    def _begin(self, batch: Batch) -> None:
+        for key in batch.waiting:
+            execution = Execution(batch, key)
             # A context of its own, so that what each prints is told apart.
             task = self._loop.create_task(self._run(execution), context=copy_context())
-            self._tasks[execution] = task
+            self._tasks[key] = execution, task
 
-    def _interrupt(self, execution: Execution) -> None:
-        # A task cancelled before its first step would never run, not even to report its end.
-        if execution.has_begun and execution in self._tasks:
-            self._tasks[execution].cancel()
+    def _interrupt(self, key: int) -> None:
+        if key in self._tasks:
+            execution, task = self._tasks[key]
+            execution.is_to_stop = True
+            # A task cancelled before its first step would never run, not even to report its end.
+            if execution.started:
+                task.cancel()
 
     async def _run(self, execution: Execution) -> None:
         try:
-            done = execution.returned(await execution.call())
+            await self._run_and_report(execution)
+        except BaseException as caught:  # noqa: BLE001 (results and errors have code of users)
+            execution.broke(caught)
+        self._cancelled.discard(execution.key)
+
+    async def _run_and_report(self, execution: Execution) -> None:
+        execution.started = monotonic_micros()
+        try:
+            current.set(execution)
+            if execution.is_to_stop:
+                raise Cancelled
+            value = await execution.bound()()
         except BaseException as error:  # noqa: BLE001 (the edge of the user's code)
-            done = execution.raised(error)
-        del self._tasks[execution]
-        self._finished(done)
+            del self._tasks[execution.key]
+            execution.raised(error, monotonic_micros())
+        else:
+            del self._tasks[execution.key]
+            execution.returned(value, monotonic_micros())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -18,21 +18,25 @@ _LENGTH = struct.Struct(">I")
 _PIECE = 256 * 1024
 
 
-class Task(msgspec.Struct, frozen=True, array_like=True):
-    """Attempt to execute."""
+class Batch(msgspec.Struct, frozen=True, array_like=True):
+    """Attempts at one job version, in columns: their keys are consecutive."""
 
-    key: int  # the worker's name for it
     function: str
-    run: str
-    attempt: int
     job: str
     project: str
-    due_at: int  # microseconds since 1970
-    inputs: dict[str, Any] | None = None
+    first_key: int  # the worker's name for the first attempt; the next one has the next number
+    runs: list[str]
+    numbers: list[int]  # of their fences
+    due_at: list[int]  # microseconds since 1970
+    inputs: dict[int, str] = {}  # as JSON, by position; few have any
+
+    @property
+    def keys(self) -> range:
+        return range(self.first_key, self.first_key + len(self.runs))
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, tag="run"):
-    tasks: tuple[Task, ...]
+    batches: tuple[Batch, ...]
 
 
 class Cancel(msgspec.Struct, frozen=True, array_like=True, tag="cancel"):
@@ -49,14 +53,24 @@ class Step(msgspec.Struct, frozen=True, array_like=True):
     seconds: float
 
 
+class Completed(msgspec.Struct, frozen=True, array_like=True):
+    """Attempts that completed and have no more to tell, in columns."""
+
+    keys: list[int] = []
+    started: list[int] = []  # microseconds of the machine's monotonic clock, like `ended`
+    ended: list[int] = []
+    cpu: list[int] = []  # microseconds of its thread; 0 for async functions, which share one
+    outputs: dict[int, bytes] = {}  # as JSON, by position
+
+
 class Done(msgspec.Struct, frozen=True, array_like=True):
-    """End of a task."""
+    """End of an attempt that has more to tell."""
 
     key: int
     result: str  # completed, failed or cancelled
-    started: int  # microseconds of the machine's monotonic clock, like `ended`
+    started: int
     ended: int
-    cpu: int = 0  # microseconds of its thread; 0 for async functions, which share one
+    cpu: int = 0
     message: str = ""
     output: bytes = b""  # JSON; empty: nothing
     steps: tuple[Step, ...] = ()
@@ -88,10 +102,11 @@ class Unusable(msgspec.Struct, frozen=True, array_like=True, tag="unusable"):
 
 
 class News(msgspec.Struct, frozen=True, array_like=True, tag="news"):
-    """Batch of messages, in an order that keeps each task's output before its end."""
+    """Batch of messages, in an order that keeps each attempt's output before its end."""
 
     printed: tuple[Printed, ...] = ()
     progressed: tuple[Progressed, ...] = ()
+    completed: Completed = Completed()
     done: tuple[Done, ...] = ()
 
 

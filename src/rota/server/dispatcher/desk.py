@@ -4,19 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-
-import msgspec
 
 from rota.domain.errors import NotFound
 from rota.operations.specs import Ref
 from rota.ports.records import Room, Session
-from rota.ports.work import Beat, Dispatch, Fence, Order, Work
+from rota.ports.work import (
+    Beat,
+    Cancel,
+    Dispatch,
+    Fence,
+    Move,
+    Order,
+    SpecEntry,
+    Watch,
+    WorkBatch,
+)
 
 _NOT_ORDERED = 0
 _NOT_SENT = sys.maxsize
+
+
+@dataclass(slots=True, eq=False)
+class Parcel:
+    """Work of one claim, and how far it is on its way to the worker: the book of all its runs."""
+
+    batch: WorkBatch
+    fences: Sequence[Fence]
+    specs: tuple[SpecEntry, ...] = ()
+    last: int = _NOT_ORDERED  # which item of the stream's work its last one is, from 1
 
 
 @dataclass(slots=True, eq=False)
@@ -24,8 +42,8 @@ class Desk:
     """One connection of one worker; when it connects anew it gets another desk."""
 
     session: Session
-    # What this server believes it holds: which item of the work sent to it, counted from 1.
-    held: dict[Fence, int] = field(default_factory=dict)
+    # What this server believes it holds, each with the parcel it came in, which they all share.
+    held: dict[Fence, Parcel] = field(default_factory=dict)
     known_specs: set[Ref] = field(default_factory=set)
     has_backlog: bool = True  # the latest claim left runs behind, as far as is known
     takes_nothing: bool = False  # the worker stops, or is drained, or is not settled
@@ -35,7 +53,7 @@ class Desk:
     has_room: asyncio.Event = field(default_factory=asyncio.Event)
     taking_report: asyncio.Lock = field(default_factory=asyncio.Lock)
     watched: set[str] = field(default_factory=set)  # runs that are followed, here or elsewhere
-    _orders: asyncio.Queue[Order | None] = field(default_factory=asyncio.Queue)
+    _orders: asyncio.Queue[Order | Parcel | None] = field(default_factory=asyncio.Queue)
     _is_sending: bool = False  # the order handed out last may not be written yet
     _is_closed: bool = False
     _has_moved_on: asyncio.Event = field(default_factory=asyncio.Event)  # towards having sent all
@@ -43,7 +61,6 @@ class Desk:
     _claims_begun: int = 0
     _open_claims: set[int] = field(default_factory=set)  # not yet dispatched, by their number
     _unordered: dict[Fence, int] = field(default_factory=dict)  # and the latest claim by then
-    _missing: frozenset[Fence] = frozenset()  # from the latest beat, though sent before
 
     @classmethod
     def resumed(cls, session: Session) -> Desk:
@@ -69,16 +86,22 @@ class Desk:
         self.has_room.clear()
         await self.has_room.wait()
 
-    def give(self, claimed: list[Work], asked: int) -> None:
+    def give(self, claimed: WorkBatch, asked: int) -> Parcel:
         """Record the claimed runs; fewer than were asked for means that no more are queued."""
         self.has_backlog = len(claimed) == asked
-        self.held.update((item.fence, _NOT_ORDERED) for item in claimed)
+        return self._pack(claimed)
 
-    def drop(self, fences: Iterable[Fence]) -> None:
+    def _pack(self, batch: WorkBatch) -> Parcel:
+        parcel = Parcel(batch, batch.fences())
+        self.held.update(dict.fromkeys(parcel.fences, parcel))
+        return parcel
+
+    def drop(self, fences: Collection[Fence]) -> None:
         """Forget attempts that have ended."""
         for fence in fences:
             self.held.pop(fence, None)
-            self.watched.discard(fence.run)
+        if self.watched:
+            self.watched.difference_update([fence.run for fence in fences])
 
     @contextmanager
     def claiming(self) -> Iterator[None]:
@@ -93,8 +116,16 @@ class Desk:
             self._has_moved_on.set()
 
     async def retire(self) -> None:
-        """Stop taking work; return when all claimed work was sent, or the connection is closed."""
+        """Stop taking work, send all that is claimed, then the worker to another server.
+
+        Returns when all of it was sent, or the connection is closed.
+        """
         self.is_retiring = True
+        await self._wait_until_sent()
+        self.order(Move())
+        await self._wait_until_sent()
+
+    async def _wait_until_sent(self) -> None:
         while (self._open_claims or self._has_unsent) and not self._is_closed:
             self._has_moved_on.clear()
             await self._has_moved_on.wait()
@@ -113,13 +144,13 @@ class Desk:
         missing = ours.difference(beat.held)
         if not self.is_settled:
             return missing
-        sent = {each: place for each in missing if (place := self.held.get(each, _NOT_ORDERED))}
-        arrived = (
-            self._missing_again(sent, beat)
-            if beat.received is None
-            else {each for each, place in sent.items() if place <= beat.received}
-        )
-        return self._left_behind(missing - sent.keys()) | arrived
+        ordered = {
+            each: parcel
+            for each in missing
+            if (parcel := self.held.get(each)) is not None and parcel.last != _NOT_ORDERED
+        }
+        arrived = {each for each, parcel in ordered.items() if parcel.last <= beat.received}
+        return self._left_behind(missing - ordered.keys()) | arrived
 
     def _left_behind(self, unordered: frozenset[Fence]) -> frozenset[Fence]:
         """Return those that no claim which is still open can have brought.
@@ -130,23 +161,18 @@ class Desk:
         self._unordered = {e: self._unordered.get(e, self._claims_begun) for e in unordered}
         return frozenset(each for each, latest in self._unordered.items() if latest < oldest)
 
-    def _missing_again(self, sent: Mapping[Fence, int], beat: Beat) -> frozenset[Fence]:
-        """Return attempts that two beats in a row did not name, for workers that do not count.
-
-        A worker that stops sends one more beat at once, which proves nothing: what is left is
-        settled when it leaves.
-        """
-        if beat.stopping:
-            return frozenset()
-        missing = frozenset(each for each, place in sent.items() if place < _NOT_SENT)
-        lost, self._missing = missing & self._missing, missing
-        return lost
-
-    def order(self, order: Order) -> None:
+    def order(self, order: Cancel | Watch | Move) -> None:
         """Queue an order to be sent to the worker."""
-        if isinstance(order, Dispatch):
-            self.held.update((item.fence, _NOT_SENT) for item in order.work)
         self._orders.put_nowait(order)
+
+    def send(self, parcel: Parcel, specs: tuple[SpecEntry, ...] = ()) -> None:
+        """Queue work to be sent to the worker, with what it needs to know for it."""
+        parcel.specs, parcel.last = specs, _NOT_SENT
+        self._orders.put_nowait(parcel)
+
+    def send_part(self, batch: WorkBatch, specs: tuple[SpecEntry, ...]) -> None:
+        """Queue the part of a claim that can be sent; the rest is not on its way."""
+        self.send(self._pack(batch), specs)
 
     async def next_order(self) -> Order:
         """Wait for the next order; work that was taken back while queued is left out."""
@@ -156,16 +182,15 @@ class Desk:
         self._is_sending = True
         if order is None:
             raise moved(self.session.id)
-        return self._counted(order) if isinstance(order, Dispatch) else order
+        return self._dispatch(order) if isinstance(order, Parcel) else order
 
-    def _counted(self, dispatch: Dispatch) -> Dispatch:
-        work, first = self.still_held(dispatch.work), self._sent + 1
-        self._sent += len(work)
-        self.held.update((item.fence, place) for place, item in enumerate(work, first))
-        return msgspec.structs.replace(dispatch, work=work, first=first)
-
-    def still_held(self, work: Iterable[Work]) -> tuple[Work, ...]:
-        return tuple(item for item in work if item.fence in self.held)
+    def _dispatch(self, parcel: Parcel) -> Dispatch:
+        batch, first = parcel.batch, self._sent + 1
+        if not all(map(self.held.__contains__, parcel.fences)):
+            batch = batch.part([at for at, each in enumerate(parcel.fences) if each in self.held])
+        self._sent += len(batch)
+        parcel.last = self._sent
+        return Dispatch(batch, parcel.specs, first)
 
     def close(self) -> None:
         """Close the desk; `next_order` raises `NotFound` for whoever waits for orders."""
@@ -185,7 +210,7 @@ class IdleDesk:
 
     desk: Desk
     most: int  # runs at a time
-    dispatch: Callable[[Desk, list[Work], int], Awaitable[None]]  # given also the number asked for
+    dispatch: Callable[[Desk, WorkBatch, int], Awaitable[None]]  # given also the number asked for
 
     @property
     def pool(self) -> str:
@@ -198,5 +223,5 @@ class IdleDesk:
     def claiming(self) -> AbstractContextManager[None]:
         return self.desk.claiming()
 
-    async def give(self, claimed: Sequence[Work], room: Room) -> None:
-        await self.dispatch(self.desk, list(claimed), room.slots)
+    async def give(self, claimed: WorkBatch, room: Room) -> None:
+        await self.dispatch(self.desk, claimed, room.slots)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,10 +15,11 @@ from rota.domain.errors import LockedTooLong, NotFound, StaleStream
 from rota.domain.ids import JobId, SessionId, micros
 from rota.domain.lease import DEFAULT_LEASE
 from rota.domain.run import AttemptResult
+from rota.domain.spec import JobSpec
 from rota.operations import output, workers
 from rota.operations.engine import Engine
 from rota.operations.specs import Ref
-from rota.ports.queue import CANCELLED, FAVOURED, WATCHED, Taker, Ticket
+from rota.ports.queue import CANCELLED, FAVOURED, OUTPUT, WATCHED, Taker, Ticket
 from rota.ports.queue import output as output_topic
 from rota.ports.records import Claimed, Finished
 from rota.ports.work import (
@@ -26,33 +27,34 @@ from rota.ports.work import (
     Beat,
     BeatAnswer,
     Cancel,
-    Dispatch,
     Fence,
     Hello,
     Order,
     Outcome,
     OutputChunk,
     Progress,
+    Report,
     ReportAnswer,
     SpecEntry,
     Start,
     StartAnswer,
     Watch,
     Welcome,
-    Work,
+    WorkBatch,
 )
 from rota.server.dispatcher.desk import Desk, IdleDesk, moved
 
 log = structlog.get_logger()
 
 _REMEMBERED_ENDS = 10_000
+_MAX_TROUBLE = 1_000  # characters
 
 
 @dataclass(frozen=True, slots=True)
 class FloorConfig:
     lease: timedelta = DEFAULT_LEASE
     poll_interval: timedelta = timedelta(seconds=2)  # how often an idle worker is looked at anyway
-    batch_size: int = 500  # runs claimed in one transaction
+    batch_size: int = 1000  # runs claimed in one transaction
     known_specs: int = KNOWN_SPECS  # job versions that a worker is thought to know
     retire_within: timedelta = timedelta(seconds=3)  # to send what was claimed when it stops
 
@@ -77,6 +79,7 @@ class Floor:
         session, welcome = await workers.register(
             self._engine, hello, self._config.lease, self._server
         )
+        # Two registrations of one worker may come back in either order: the later stream stays.
         former = self._desks.get(session.id)
         if former is None or former.session.stream < session.stream:
             self._dismiss(former)
@@ -91,8 +94,11 @@ class Floor:
         if beat.stream not in (0, desk.session.stream):
             raise moved(session)
         desk.takes_nothing |= beat.stopping
+        # Before the renewal: what is claimed while it is under way is not in its answer.
         believed = frozenset(desk.held)
-        renewal = await workers.renew(self._engine, SessionId(session), stopping=beat.stopping)
+        renewal = await self._engine.store.renew(
+            SessionId(session), stopping=beat.stopping, trouble=_told(beat.trouble)
+        )
         now = micros(renewal.now)
         if not renewal.alive:
             return BeatAnswer(alive=False, store_now=now)
@@ -106,7 +112,7 @@ class Floor:
         # The store's list is authoritative: a wrong one here costs a beat, not a slot.
         desk.drop(lost | (believed - ours))
         if lost:
-            await workers.lose(self._engine, SessionId(session), tuple(lost))
+            await self._engine.store.lose(SessionId(session), tuple(lost))
         desk.has_room.set()
         return BeatAnswer(
             alive=True,
@@ -117,31 +123,31 @@ class Floor:
         )
 
     async def start(self, session: str, starts: Sequence[Start]) -> StartAnswer:
-        return await workers.start(self._engine, SessionId(session), starts)
+        return await self._engine.store.start(SessionId(session), starts)
 
-    async def report(self, session: str, outcomes: Sequence[Outcome]) -> ReportAnswer:
+    async def report(self, session: str, report: Report) -> ReportAnswer:
         desk = self._desk(session)
         async with desk.taking_report:  # one at a time: two would wait for one another in the store
-            finished = await self._finish_and_claim(desk, outcomes)
+            finished = await self._finish_and_claim(desk, report)
         desk.has_room.set()
-        return ReportAnswer(finished.accepted, finished.fenced)
+        return ReportAnswer(finished.refused, finished.again)
 
-    async def _finish_and_claim(self, desk: Desk, outcomes: Sequence[Outcome]) -> Finished:
-        room = max(min(desk.free(after=len(outcomes)), self._config.batch_size), 0)
+    async def _finish_and_claim(self, desk: Desk, report: Report) -> Finished:
+        room = max(min(desk.free(after=len(report)), self._config.batch_size), 0)
         with desk.claiming():
             finished = await workers.finish(
-                self._engine, desk.session.id, outcomes, claim=room, stream=desk.session.stream
+                self._engine, desk.session.id, report, claim=room, stream=desk.session.stream
             )
-            self._drop_ended(desk, finished)
+            self._drop_ended(desk, report, finished)
             if room:
-                await self._dispatch(desk, list(finished.claimed), room)
+                await self._dispatch(desk, finished.claimed, room)
         return finished
 
     async def output(self, session: str, chunks: Sequence[OutputChunk]) -> ReportAnswer:
         return await output.store_chunks(self._engine, SessionId(session), chunks)
 
     async def progress(self, session: str, items: Sequence[Progress]) -> None:
-        await workers.record_progress(self._engine, SessionId(session), items)
+        await self._engine.store.record_progress(SessionId(session), items)
 
     async def next_order(self, session: str, stream: int) -> Order:
         desk = self._desk(session)
@@ -151,7 +157,7 @@ class Floor:
 
     async def leave(self, session: str) -> None:
         """End the session of a worker that has stopped and holds nothing."""
-        await workers.leave(self._engine, SessionId(session))
+        await self._engine.store.end_session(SessionId(session))
         self._dismiss(self._desks.get(session))
 
     async def disconnected(self, session: str, stream: int) -> None:
@@ -256,69 +262,90 @@ class Floor:
         if not ticket.runs:
             return desk.has_backlog or desk.is_retiring
         # Workers for which this claim left runs were notified: they need no ticket.
-        rest = set(ticket.runs) - {item.run for item in claimed.works} - claimed.left
-        return bool(rest) and await workers.any_queued(self._engine, tuple(rest))
+        rest = set(ticket.runs).difference(claimed.batch.runs, claimed.left)
+        return bool(rest) and await self._engine.store.any_queued(tuple(rest))
 
     async def claim_for(self, session: str) -> int:
         """Claim once for a connected worker; return how many runs it got."""
-        return len((await self._claim(self._desk(session))).works)
+        return len((await self._claim(self._desk(session))).batch)
 
     async def _claim(self, desk: Desk, runs: Sequence[str] = ()) -> Claimed:
         room = desk.room(self._config.batch_size)
         if room is None:
-            return Claimed([])
+            return Claimed(WorkBatch())
         # Open before the claim commits: until its runs are ordered, a beat that does not name them
         # must not take them back.
         with desk.claiming():
-            claimed = await workers.claim(self._engine, room.session, room.slots, room.stream, runs)
-            await self._dispatch(desk, claimed.works, room.slots)
+            claimed = await self._engine.store.claim(room.session, room.slots, room.stream, runs)
+            await self._dispatch(desk, claimed.batch, room.slots)
         return claimed
 
-    async def _dispatch(self, desk: Desk, claimed: list[Work], asked: int) -> None:
-        desk.give(claimed, asked)
+    async def _dispatch(self, desk: Desk, claimed: WorkBatch, asked: int) -> None:
+        parcel = desk.give(claimed, asked)
         if not claimed:
             return
-        refs = {(JobId(item.job_id), item.job_version) for item in claimed}
-        specs = await self._new_specs(desk, refs)
-        known = desk.known_specs
-        held = desk.still_held(claimed)  # some may have been taken back meanwhile
-        readable = [item for item in held if (item.job_id, item.job_version) in known]
+        refs = {(JobId(job), version) for job, version in claimed.jobs}
+        specs, unreadable = await self._new_specs(desk, refs)
+        if not unreadable:
+            desk.send(parcel, specs)
+            self._request_output(desk, claimed.runs)
+        else:
+            await self._dispatch_readable(desk, claimed, specs, unreadable)
+
+    async def _dispatch_readable(
+        self, desk: Desk, claimed: WorkBatch, specs: tuple[SpecEntry, ...], unreadable: set[Ref]
+    ) -> None:
+        """Send the part of a claim that the worker can be told what to do about."""
+        held = [at for at, fence in enumerate(claimed.fences()) if fence in desk.held]
+        refused = [at for at in held if claimed.job(at) in unreadable]
+        readable = claimed.part([at for at in held if claimed.job(at) not in unreadable])
         if readable or specs:
-            desk.order(Dispatch(tuple(readable), specs))
-            self._request_output(desk, readable)
-        if len(readable) < len(held):
-            await self._refuse(desk, [item for item in held if item not in readable])
+            desk.send_part(readable, specs)
+            self._request_output(desk, readable.runs)
+        if refused:
+            await self._refuse(desk, claimed.part(refused).fences())
 
-    async def _new_specs(self, desk: Desk, refs: set[Ref]) -> tuple[SpecEntry, ...]:
-        """Return the specs that the worker does not know; those sent long ago are sent again."""
-        unseen = refs - desk.known_specs
-        if len(desk.known_specs) + len(unseen) > self._config.known_specs:
-            desk.known_specs.clear()
-            unseen = refs
-        specs = await self._engine.specs.find(self._engine.store, unseen)
-        desk.known_specs |= specs.keys()
-        return tuple(SpecEntry(*ref, spec) for ref, spec in specs.items())
+    async def _new_specs(
+        self, desk: Desk, refs: set[Ref]
+    ) -> tuple[tuple[SpecEntry, ...], set[Ref]]:
+        """Return the specs that the worker does not know, and which of them nobody can read.
 
-    async def _refuse(self, desk: Desk, unreadable: Sequence[Work]) -> None:
+        Those sent long ago are sent again.
+        """
+        found: dict[Ref, JobSpec] = {}
+        unreadable: set[Ref] = set()
+        # Another dispatch to the worker may forget what it knows while this one reads: look again.
+        while unseen := refs - desk.known_specs - unreadable:
+            if len(desk.known_specs) + len(unseen) > self._config.known_specs:
+                desk.known_specs.clear()
+                unseen = refs - unreadable
+            specs = await self._engine.specs.find(self._engine.store, unseen)
+            desk.known_specs |= specs.keys()
+            found |= specs
+            unreadable |= unseen - specs.keys()
+        return tuple(SpecEntry(*ref, spec) for ref, spec in found.items()), unreadable
+
+    async def _refuse(self, desk: Desk, unreadable: Sequence[Fence]) -> None:
         """Fail attempts whose definition this version cannot read, so that they block no other."""
         message = "this version of Rota cannot read the job's definition"
         outcomes = [
-            Outcome(item.run, item.attempt, AttemptResult.FAILED, 0, 0, message=message)
-            for item in unreadable
+            Outcome(fence.run, fence.number, AttemptResult.FAILED, 0, 0, message=message)
+            for fence in unreadable
         ]
-        log.error("run.unreadable", runs=[item.run for item in unreadable])
-        finished = await workers.finish(self._engine, desk.session.id, outcomes)
-        self._drop_ended(desk, finished)
+        log.error("run.unreadable", runs=[fence.run for fence in unreadable])
+        report = Report(outcomes=tuple(outcomes))
+        finished = await workers.finish(self._engine, desk.session.id, report)
+        self._drop_ended(desk, report, finished)
         desk.has_room.set()
 
-    def _drop_ended(self, desk: Desk, finished: Finished) -> None:
+    def _drop_ended(self, desk: Desk, report: Report, finished: Finished) -> None:
         """Drop ended attempts, and notify followers of their runs that no more output comes."""
-        for fence in finished.accepted:
-            topic = output_topic(fence.run)
-            if fence.run in desk.watched or self._engine.queue.is_watched(topic):
-                self._engine.queue.announce(topic)
-        self._ended.extend(fence.run for fence in finished.accepted)
-        desk.drop((*finished.accepted, *finished.fenced))
+        ended = _without(report.fences(), finished.again)
+        runs = [fence.run for fence in _without(ended, finished.refused)]
+        for run in self._followed(runs, desk.watched):
+            self._engine.queue.announce(output_topic(run))
+        self._ended.extend(runs)
+        desk.drop(ended)
 
     async def _pass_on_cancels(self) -> None:
         listener = self._engine.queue.listen(CANCELLED)
@@ -353,20 +380,37 @@ class Floor:
                 for run in announced.intersection(self._ended):  # it ended before we heard of it
                     self._engine.queue.announce(output_topic(run))
                 for desk in list(self._desks.values()):
-                    self._request_output(desk, desk.held, announced)
+                    self._request_output(desk, [fence.run for fence in desk.held], announced)
         finally:
             listener.close()
 
     def _request_output(
         self,
         desk: Desk,
-        attempts: Iterable[Fence | Work],
+        runs: Sequence[str],
         announced: frozenset[str] = frozenset(),
     ) -> None:
         """Ask the worker for the output of runs that are followed; asking again is harmless."""
-        is_followed_here = self._engine.queue.is_watched
-        runs = [each.run for each in attempts]
-        watched = [run for run in runs if run in announced or is_followed_here(output_topic(run))]
+        watched = self._followed(runs, announced)
         if watched:
             desk.watched.update(watched)
             desk.order(Watch(tuple(watched)))
+
+    def _followed(self, runs: Sequence[str], known: Collection[str]) -> list[str]:
+        """Return the runs whose output is followed: those known to be, and those followed here."""
+        topics = self._engine.queue.watched(OUTPUT)
+        if not topics and not known:  # asked once for all: nearly always nobody follows
+            return []
+        return [run for run in runs if run in known or output_topic(run) in topics]
+
+
+def _told(text: str) -> str:
+    """Return what a worker says in words, as much of it as people read and every store can hold."""
+    return "".join(filter(str.isprintable, text[:_MAX_TROUBLE]))
+
+
+def _without(fences: Sequence[Fence], left_out: Sequence[Fence]) -> Sequence[Fence]:
+    if not left_out:
+        return fences
+    unwanted = set(left_out)
+    return [fence for fence in fences if fence not in unwanted]

@@ -48,6 +48,7 @@ class TrustedTokens:
         self._trust_for = trust_for.total_seconds()
         self._monotonic = monotonic
         self._callers: dict[str, tuple[Caller, float]] = {}
+        self._revocations = 0
 
     async def caller(self, secret: str) -> Caller:
         """Return the owner of this secret; raise `Denied` if there is none."""
@@ -57,15 +58,23 @@ class TrustedTokens:
         known = self._callers.get(key)
         if known and known[1] > now:
             return known[0]
+        revocations = self._revocations
         caller = await authenticate(self._engine, secret)
-        if len(self._callers) >= _MAX_TRUSTED:
-            self._callers.clear()
-        self._callers[key] = (caller, now + self._trust_for)
+        # A token that was revoked since the look began may have been read before: it is not kept.
+        if revocations == self._revocations:
+            # From `now`, before the look: a slow store does not prolong the life of a token.
+            self._keep(key, caller, now + self._trust_for)
         return caller
 
     def forget(self) -> None:
-        """Clear the cache, because a token was revoked here."""
+        """Clear the cache, because a token was revoked here; call it after the commit."""
+        self._revocations += 1
         self._callers.clear()
+
+    def _keep(self, key: str, caller: Caller, until: float) -> None:
+        if len(self._callers) >= _MAX_TRUSTED:
+            self._callers.clear()
+        self._callers[key] = (caller, until)
 
 
 class Authentication:
@@ -93,11 +102,12 @@ class Authentication:
         raise Denied(
             "not logged in",
             code="unauthenticated",
-            hint="set ROTA_TOKEN, or open the login link that rota up printed",
+            hint="set both ROTA_TOKEN and ROTA_URL, or open the login link that rota up printed",
         )
 
 
 def _refuse_forged(method: str, connection: HTTPConnection, credential: Credential) -> None:
+    # Browsers add the cookie to requests that other sites make, but not a header of our own.
     is_change = method not in _SAFE_METHODS
     if credential.is_cookie and is_change and connection.headers.get(REQUEST_HEADER) != "1":
         raise Denied(

@@ -19,8 +19,19 @@ from rota.operations.cart_changes import (
     plan_rollback,
     rollback,
 )
-from rota.operations.carts import approver, command
-from rota.ports.carts import ApproveCart, CancelCart, Commanded, PauseCart, ResumeCart, Selection
+from rota.operations.carts import approver, command, rehearse
+from rota.operations.engine import Engine
+from rota.operations.tokens import Caller
+from rota.ports.carts import (
+    ApproveCart,
+    CancelCart,
+    Cart,
+    Commanded,
+    PauseCart,
+    ResumeCart,
+    Selection,
+    Steering,
+)
 from rota.server.gateway.auth import API, Operator
 from rota.server.gateway.carts import PLAIN, ItemKey, cart_answer, cart_fields, cart_plan_answer
 from rota.server.gateway.parameters import (
@@ -103,38 +114,61 @@ def commanded_answer(done: Commanded) -> api.CommandedCart:
     return fill(api.CommandedCart, done.cart, **told, changed=done.has_changed, affected=done.items)
 
 
+Plan = Annotated[bool, Query(description="only say whether it would change the cart")]
+
+
+async def _steered(
+    engine: Engine, cart: Cart, what: Steering, actor: Caller, *, plan: bool
+) -> api.CommandedCart:
+    if plan:
+        return commanded_answer(await rehearse(engine, cart, what))
+    return commanded_answer(await command(engine, cart, what, actor=actor.name))
+
+
 @router.post("/carts/{cart}:pause")
-async def pause_cart(actor: Operator, engine: UsedEngine, cart: NamedCart) -> api.CommandedCart:
+async def pause_cart(
+    actor: Operator, engine: UsedEngine, cart: NamedCart, plan: Plan = False
+) -> api.CommandedCart:
     """Start nothing more, retries included; what workers hold goes on to its end."""
-    done = await command(engine, cart, PauseCart(), actor=actor.name)
-    return commanded_answer(done)
+    return await _steered(engine, cart, PauseCart(), actor, plan=plan)
 
 
 @router.post("/carts/{cart}:resume")
 async def resume_cart(
-    actor: Operator, engine: UsedEngine, cart: NamedCart, body: ResumeBody | None = None
+    actor: Operator,
+    engine: UsedEngine,
+    cart: NamedCart,
+    body: ResumeBody | None = None,
+    plan: Plan = False,
 ) -> api.CommandedCart:
     """Let a paused cart go on, if need be with more failures allowed."""
-    what = (body or ResumeBody()).command()
-    return commanded_answer(await command(engine, cart, what, actor=actor.name))
+    return await _steered(engine, cart, (body or ResumeBody()).command(), actor, plan=plan)
 
 
 @router.post("/carts/{cart}:cancel")
 async def cancel_cart(
-    actor: Operator, engine: UsedEngine, cart: NamedCart, body: CancelBody | None = None
+    actor: Operator,
+    engine: UsedEngine,
+    cart: NamedCart,
+    body: CancelBody | None = None,
+    plan: Plan = False,
 ) -> api.CommandedCart:
     """Start nothing more and end it; what workers hold is stopped, or goes on to its end."""
     what = CancelCart(stops_running=(body or CancelBody()).running == "stop")
-    return commanded_answer(await command(engine, cart, what, actor=actor.name))
+    return await _steered(engine, cart, what, actor, plan=plan)
 
 
 @router.post("/carts/{cart}:approve")
 async def approve_cart(
-    actor: Operator, engine: UsedEngine, cart: NamedCart, body: ApproveBody | None = None
+    actor: Operator,
+    engine: UsedEngine,
+    cart: NamedCart,
+    body: ApproveBody | None = None,
+    plan: Plan = False,
 ) -> api.CommandedCart:
     """Let the next wave open: by someone with the role it asks for, and not by the submitter."""
     what = ApproveCart(approver(actor.name, actor.role), (body or ApproveBody()).wave)
-    return commanded_answer(await command(engine, cart, what, actor=actor.name))
+    return await _steered(engine, cart, what, actor, plan=plan)
 
 
 @router.post("/carts/{cart}:retry")

@@ -145,6 +145,7 @@ def detail_answer(view: CartView) -> api.CartDetail:
             done=view.done,
             open=view.by_state[ItemState.OPEN],
             states={str(state): count for state, count in view.by_state.items()},
+            runs={str(state): count for state, count in view.open_runs.items()},
         ),
         place=view.place,
         eta=view.eta,

@@ -38,6 +38,7 @@ from rota.server.gateway.parameters import (
 )
 from rota.server.gateway.routing import encode
 
+MOST_LATEST = 100_000
 KEEP_ALIVE = b": still here\n\n"
 _RECHECK_SECONDS = 5.0
 
@@ -57,6 +58,7 @@ class EventStream(StreamingResponse):
     media_type = "text/event-stream"
 
     def __init__(self, frames: Frames) -> None:
+        # nginx would otherwise collect frames before it passes them on.
         super().__init__(frames, headers={"X-Accel-Buffering": "no"})
         self._frames = frames
 
@@ -170,15 +172,17 @@ async def list_events(
     project: Project,
     settings: Settings,
     after: Annotated[int, Query(ge=0, le=MAX_INTEGER, description="id of an event")] = 0,
-    tail: Annotated[int, Query(ge=0, le=1_000, description="begin so many before the end")] = 0,
+    tail: Annotated[
+        int, Query(ge=0, le=MOST_LATEST, description="begin with the latest so many")
+    ] = 0,
     cart: _OfCart = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Page[api.Event]:
     """Events past a position, or the latest ones, in order."""
-    if tail:
-        after = max(after, (await engine.store.counts()).last_event - tail)
     ids = [(await find_cart(engine, cart, project=project)).id] if cart else ()
+    if tail and cursor is None:
+        after = max(after, await engine.store.position_before_latest(tail, ids=ids))
     return await event_page(engine, settings, after=after, cursor=cursor, limit=limit, ids=ids)
 
 

@@ -43,8 +43,10 @@ from rota.server.gateway.routing import fill, parse_json, problem_answers
 router = api_router("jobs")
 short_router = api_router("shortcuts")
 _MEDIA_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "application/json")
-_SET = "api"  # of jobs that come without a file's name
-_Name = Annotated[str, Query(pattern=NAME, description="the file's name")]
+_Name = Annotated[
+    str | None,
+    Query(pattern=NAME, description="the file's name; else what is there stays in its set"),
+]
 
 
 def _body(description: str) -> dict[str, Any]:
@@ -68,20 +70,20 @@ APPLY_BODY["requestBody"]["content"][NDJSON] = {"schema": {"type": "string"}}
 CALENDAR_BODY = _body("One of a job file's `calendars`; the name may be left out.")
 
 
-async def _job_file(request: Request, project: Project, name: _Name = _SET) -> JobFile:
+async def _job_file(request: Request, project: Project, name: _Name = None) -> JobFile:
     text = await _text(request)
     # A big file takes seconds to read, and leases are renewed on this loop.
     return await asyncio.to_thread(read_file, text, name=name, project=project)
 
 
-async def _file_to_apply(request: Request, project: Project, name: _Name = _SET) -> JobFile:
+async def _file_to_apply(request: Request, project: Project, name: _Name = None) -> JobFile:
     if media_type_in(request.headers.get("content-type", "")) != NDJSON:
         return await _job_file(request, project, name)
     body = await request.body()
     return await asyncio.to_thread(_read_lines, body, name, project)
 
 
-def _read_lines(body: bytes, name: str, project: str) -> JobFile:
+def _read_lines(body: bytes, name: str | None, project: str) -> JobFile:
     first, *others = body.split(b"\n")
     text = _parsed(1, first)
     if not isinstance(text, str):

@@ -226,7 +226,7 @@ async def list_jobs(
         after_name=decode_cursor("jobs", cursor, ""),
         limit=limit + 1,
     )
-    found = await engine.store.jobs(query)
+    found = await definitions.with_last_runs(engine, await engine.store.jobs(query))
     next_at = await next_starts(engine, found[:limit])
     return page(
         found,
@@ -240,6 +240,7 @@ async def list_jobs(
 async def show_job(engine: UsedEngine, job: NamedJob, response: Response) -> api.JobDetail:
     """A job with its document, and how late its runs start."""
     response.headers["ETag"] = quote(job.digest)
+    [job] = await definitions.with_last_runs(engine, [job])
     next_at = await next_starts(engine, [job])
     followers = await engine.store.followers(job.project, [job.name])
     late = await lateness(engine, job)

@@ -44,7 +44,7 @@ from rota.operations.limits import (
     save_declaration,
     set_weight,
 )
-from rota.ports.store import KeyUse, ProjectCounts
+from rota.ports.records import KeyUse, ProjectCounts
 from rota.server.gateway import filters
 from rota.server.gateway.auth import Admin, Editor
 from rota.server.gateway.filters import Cursor, decode_cursor, encode_cursor, page

@@ -59,7 +59,7 @@ class Access:
             status = _GONE
         except Exception as error:  # noqa: BLE001 (the edge of a request: nothing is above it)
             self._report(error, scope)
-            if status == _GONE:
+            if status == _GONE:  # once an answer has begun, no other one can be sent
                 await answer(error, trace_id)(scope, receive, noting)
         finally:
             self._note(scope, status, time.perf_counter() - began)

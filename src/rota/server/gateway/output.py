@@ -13,7 +13,8 @@ from starlette.responses import StreamingResponse
 
 from rota.api import output as api
 from rota.domain.errors import Invalid
-from rota.domain.run import OutputSummary, Run
+from rota.domain.output import Block
+from rota.domain.run import Run
 from rota.domain.states import is_final
 from rota.operations import output
 from rota.operations.engine import Engine
@@ -22,6 +23,7 @@ from rota.operations.output import (
     AttemptPrinted,
     Followed,
     OutputLine,
+    OutputPage,
     OutputWindow,
     follow_run,
 )
@@ -50,19 +52,41 @@ _Tail = Annotated[int | None, Query(ge=1, le=MAX_LIMIT, description="the last so
 
 def _line_answer(line: OutputLine) -> api.LogLine:
     record = line.record
-    return fill(
-        api.LogLine,
-        record,
+    return api.LogLine(
         n=line.number,
         at=_EPOCH + timedelta(milliseconds=record.at_ms),
+        stream=record.stream,
+        step=record.step,
         text=record.text.decode(errors="replace"),
         continues=not record.ends_line,
     )
 
 
-def window_answer(
-    run: str, attempt: int, window: OutputWindow, summary: OutputSummary
-) -> api.LogWindow:
+def _block_answer(first_line: int, block: Block) -> api.LogBlock:
+    return api.LogBlock(
+        n=first_line,
+        at=_EPOCH + timedelta(milliseconds=block.at_ms),
+        stream=block.stream,
+        step=block.step,
+        text=block.text.decode(errors="replace"),
+        continues=not block.ends_line,
+    )
+
+
+def _page_answer(run: str, attempt: int, page: OutputPage) -> api.LogPage:
+    return fill(
+        api.LogPage,
+        page,
+        run=run,
+        attempt=attempt,
+        blocks=tuple(_block_answer(*each) for each in page.blocks),
+        complete=page.is_complete,
+        truncated=page.summary.truncated,
+        output_state=page.summary.state,
+    )
+
+
+def window_answer(run: str, attempt: int, window: OutputWindow) -> api.LogWindow:
     return fill(
         api.LogWindow,
         window,
@@ -70,8 +94,8 @@ def window_answer(
         attempt=attempt,
         lines=tuple(map(_line_answer, window.lines)),
         complete=window.is_complete,
-        truncated=summary.truncated,
-        output_state=summary.state,
+        truncated=window.summary.truncated,
+        output_state=window.summary.state,
     )
 
 
@@ -88,18 +112,32 @@ async def show_log(
     number = run.attempt if attempt is None else attempt
     if number == 0:
         nothing = OutputWindow((), 0, 0, is_complete=is_final(run.state))
-        return window_answer(run.id, 0, nothing, OutputSummary())
+        return window_answer(run.id, 0, nothing)
     if tail is not None:
         window = await output.tail(engine, run.id, number, tail)
     else:
         window = await output.read_window(engine, run.id, number, first_line, limit)
-    return window_answer(run.id, number, window, await _summary(engine, run, number))
+    return window_answer(run.id, number, window)
 
 
-async def _summary(engine: Engine, run: Run, number: int) -> OutputSummary:
-    attempts = await engine.store.attempts(run.id)
-    found = (attempt.output for attempt in attempts if attempt.number == number)
-    return next(found, OutputSummary())
+@router.get("/runs/{run}/log/blocks")
+async def list_log_blocks(
+    engine: UsedEngine,
+    run: NamedRun,
+    attempt: _Attempt = None,
+    first_line: _Line = 0,
+    last: Annotated[
+        int | None,
+        Query(ge=1, le=MAX_INTEGER, description="begin so many lines before the end instead"),
+    ] = None,
+) -> api.LogPage:
+    """About a megabyte of a run's output; lines that were printed together are one text."""
+    number = run.attempt if attempt is None else attempt
+    if number == 0:
+        nothing = OutputPage((), 0, 0, is_complete=is_final(run.state))
+        return _page_answer(run.id, 0, nothing)
+    page = await output.read_page(engine, run.id, number, first_line, last=last)
+    return _page_answer(run.id, number, page)
 
 
 @router.get("/runs/{run}/log:search")
@@ -200,8 +238,7 @@ async def _frame(engine: Engine, run: Run, followed: Followed) -> bytes:
         case AttemptPrinted(number, window):
             if not window.lines and not window.is_last:
                 return KEEP_ALIVE
-            summary = await _summary(engine, run, number)
-            data = encode(window_answer(run.id, number, window, summary))
+            data = encode(window_answer(run.id, number, window))
             return frame(data, event="lines", event_id=f"{number}.{window.next_line}")
         case Run():
             return frame(encode(await run_answer(engine, followed)), event="end")

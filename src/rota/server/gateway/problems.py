@@ -18,7 +18,7 @@ from rota.server.gateway.routing import encode, problem_answers
 MEDIA_TYPE = "application/problem+json"
 
 # A code that is not here has the status of its error's class, whose code is. Those of gRPC are in
-# `rota.ports.work`.
+# `rota.ports.rpc`.
 STATUS: Mapping[str, int] = {
     "malformed": 400,
     "unknown_parameter": 400,

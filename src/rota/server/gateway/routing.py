@@ -195,6 +195,7 @@ def parse_json(body: bytes) -> Any:
     """
     text = body.decode()
     value = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+    # Half a character (a lone surrogate) can only come by an escape: no UTF-8 has one.
     if "\\u" in text:
         json.dumps(value, ensure_ascii=False).encode()
     return value

@@ -14,6 +14,7 @@ from rota.api import runs as api
 from rota.api.answers import Page
 from rota.api.events import Event
 from rota.api.why import Holder, NotReason, Obstacle, OrderOfService, Reserved, Why
+from rota.domain.job import Job
 from rota.domain.run import Attempt, Run
 from rota.domain.spec import GREATEST_PRIORITY, LEAST_PRIORITY
 from rota.domain.states import RunState
@@ -205,16 +206,37 @@ async def trigger_run(
     idempotency_key: IdempotencyKey = "",
 ) -> api.Run:
     """Make a run of a job, now or at a time; 200 if the idempotency key was seen before."""
-    body = body or TriggerBody()
-    reading = looking_ahead(await engine.store.now(), zone_of(job))
-    [at] = read_times(reading, {"at": body.at})
-    said = times_as_written(body.at)
-    options = runs.TriggerOptions(body.inputs, at, body.priority, idempotency_key, said)
+    options = await _trigger_options(engine, job, body or TriggerBody(), idempotency_key)
     run, is_repeat = await runs.trigger(engine, job, options, actor=actor.name)
     response.headers["Location"] = f"{API}/runs/{run.id}"
     if is_repeat:
         response.status_code = 200
     return await run_answer(engine, run)
+
+
+async def _trigger_options(
+    engine: Engine, job: Job, body: TriggerBody, idempotency_key: str = ""
+) -> runs.TriggerOptions:
+    reading = looking_ahead(await engine.store.now(), zone_of(job))
+    [at] = read_times(reading, {"at": body.at})
+    said = times_as_written(body.at)
+    return runs.TriggerOptions(body.inputs, at, body.priority, idempotency_key, said)
+
+
+@job_router.post("/jobs/{job}/runs:plan")
+async def plan_run(
+    actor: Operator, engine: UsedEngine, job: NamedJob, body: TriggerBody | None = None
+) -> api.PlannedRun:
+    """The run that a trigger would make, or why it would make none; makes nothing."""
+    options = await _trigger_options(engine, job, body or TriggerBody())
+    inputs = runs.require_triggerable(engine, job, options)
+    default = engine.specs.of(job).priority
+    return api.PlannedRun(
+        job=job.name,
+        inputs=inputs or None,
+        at=options.at,
+        priority=default if options.priority is None else options.priority,
+    )
 
 
 @job_router.post("/jobs/{job}/runs:batch", status_code=202, responses={200: {"model": api.Batch}})

@@ -13,7 +13,6 @@ from rota.api.answers import Page
 from rota.domain.quantities import format_duration
 from rota.domain.resources import Vector, format_amount
 from rota.domain.shards import Server
-from rota.operations import workers
 from rota.operations.engine import Engine
 from rota.operations.workers import ClusterStatus, cluster_status
 from rota.ports.records import Session
@@ -35,6 +34,7 @@ def worker_answer(session: Session) -> api.Worker:
         running=session.held,
         resources=_amounts(session.resources, session.resources),
         used=_amounts(session.resources, session.used),
+        offers=tuple(fill(api.Offer, offer) for offer in session.offers),
         lease=format_duration(session.lease),
     )
 
@@ -101,7 +101,7 @@ async def list_workers(
 @router.post("/workers/{worker}/drain")
 async def drain_worker(actor: Operator, engine: UsedEngine, worker: WorkerName) -> Page[api.Worker]:
     """Let a worker finish what it holds and give it nothing new, also after a restart."""
-    await workers.drain(engine, worker, actor=actor.name)
+    await engine.store.drain_worker(worker, actor=actor.name)
     return await _presences(engine, worker)
 
 
@@ -110,7 +110,7 @@ async def resume_worker(
     actor: Operator, engine: UsedEngine, worker: WorkerName
 ) -> Page[api.Worker]:
     """Give a drained worker work again."""
-    await workers.undrain(engine, worker, actor=actor.name)
+    await engine.store.undrain_worker(worker, actor=actor.name)
     return await _presences(engine, worker)
 
 

@@ -8,7 +8,6 @@ from random import uniform
 
 from rota.domain.ids import SessionId
 from rota.domain.lease import Sight, is_silent, look_at
-from rota.operations import workers
 from rota.operations.engine import Engine
 from rota.operations.forecasts import predict_starts
 from rota.operations.workers import watch_congestion
@@ -103,7 +102,7 @@ class LeaseReaper:
         silent = {
             h.session: h.beats for h in hearts if is_silent(self._sights[h.session], h.lease, now)
         }
-        return len(await workers.reap(self._engine, silent))
+        return len(await self._engine.store.reap(silent))
 
     async def run(self) -> None:
         while True:

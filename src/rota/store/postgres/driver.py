@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
 import asyncpg
+import msgspec
 
 from rota.domain.errors import RotaError, StaleTransition, Unavailable
 from rota.store.postgres.connections import (
@@ -24,6 +25,8 @@ from rota.store.postgres.connections import (
     undo,
 )
 from rota.store.script import (
+    Batch,
+    Change,
     Lock,
     LookAgain,
     MakeScript,
@@ -35,6 +38,7 @@ from rota.store.script import (
     Statement,
     Step,
     Ticker,
+    Together,
     Urgency,
     no_effects,
     statements_of,
@@ -42,7 +46,9 @@ from rota.store.script import (
 
 T = TypeVar("T")
 _LIST = re.compile(r"= ANY\(:(\w+)\)")
+_LITERAL = re.compile(r":(\w+)::text::\w+\[\]")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
+_BOUND = re.compile(r"\$(\d+)")
 _PLAIN_INSERT = re.compile(r"INSERT INTO (\w+) \(([\w\s,]+)\)\s+SELECT \* FROM unnest\([^()]*\)")
 _MANY = 500  # rows that are copied into a table: that costs a third of arrays, and more to begin
 _TRIES = 10
@@ -86,17 +92,25 @@ class Prepared:
     def __init__(self, statement: Statement) -> None:
         self.parameters = statement.parameters
         self.lists = frozenset(_LIST.findall(statement.text))
+        self.literals = frozenset(_LITERAL.findall(statement.text))
         self.is_batch = "unnest(" in statement.text
         self.text = _PARAMETER.sub(
             lambda match: f"${statement.parameters.index(match.group(1)) + 1}", statement.text
         )
         self.target = _target(statement.text)
 
-    def bind(self, step: Query | Lock) -> list[Any]:
-        return [
-            list(step.parameters[name]) if name in self.lists else step.parameters[name]
-            for name in self.parameters
-        ]
+    def bind(self, parameters: Mapping[str, Any]) -> list[Any]:
+        return [self._bound(name, parameters[name]) for name in self.parameters]
+
+    def _bound(self, name: str, value: Any) -> Any:
+        if name in self.literals:
+            return _literal(value)
+        return list(value) if name in self.lists else value
+
+
+def _literal(numbers: Iterable[int]) -> str:
+    """An array of numbers as text, as the driver asks each number of an array what it is."""
+    return f"{{{msgspec.json.encode(list(numbers)).decode()[1:-1]}}}"
 
 
 def _target(text: str) -> tuple[str, list[str]] | None:
@@ -214,16 +228,38 @@ class PostgresDriver:
         match step:
             case Query():
                 prepared = self._statements[step.name]
-                rows: list[Any] = await connection.fetch(prepared.text, *prepared.bind(step))
+                rows: list[Any] = await connection.fetch(
+                    prepared.text, *prepared.bind(step.parameters)
+                )
                 return rows
+            case Batch():
+                prepared = self._statements[step.name]
+                values = {**step.columns, **step.parameters}
+                found: list[Any] = await connection.fetch(prepared.text, *prepared.bind(values))
+                return found
             case Lock():
                 prepared = self._statements[f"lock_{step.name}"]
-                await connection.execute(prepared.text, *prepared.bind(step))
+                await connection.execute(prepared.text, *prepared.bind(step.parameters))
+            case Change():
+                prepared = self._statements[step.name]
+                tag = await connection.execute(prepared.text, *prepared.bind(step.parameters))
+                _expect(step.name, step.rows, _count(tag))
+            case Together():
+                await self._change_together(connection, step.changes)
             case Many():
                 changed = await self._change(connection, step)
-                if step.exactly and changed != len(step.rows):
-                    raise StaleTransition(f"{step.name}: {len(step.rows)} rows, {changed} changed")
+                if step.exactly:
+                    _expect(step.name, len(step.rows), changed)
         return ()
+
+    async def _change_together(self, connection: Connection, changes: Sequence[Many]) -> None:
+        """Make several changes in one statement: a round trip costs more than most of them."""
+        values = [column for change in changes for column in zip(*change.rows, strict=True)]
+        text = _joined(tuple(self._statements[change.name].text for change in changes))
+        [counts] = await connection.fetch(text, *values)
+        for change, changed in zip(changes, counts, strict=True):
+            if change.exactly:
+                _expect(change.name, len(change.rows), changed)
 
     async def _change(self, connection: Connection, step: Many) -> int:
         prepared = self._statements[step.name]
@@ -236,6 +272,25 @@ class PostgresDriver:
         return sum([_count(await connection.execute(prepared.text, *row)) for row in step.rows])
 
 
+@cache
+def _joined(texts: tuple[str, ...]) -> str:
+    """One statement that makes several changes, in their order, and counts the rows of each."""
+    parts: list[str] = []
+    bound = 0
+    for number, text in enumerate(texts):
+        moved = _moved(text.rstrip().rstrip(";"), bound)
+        parts.append(f"change_{number} AS ({moved} RETURNING 1)")
+        bound += max(map(int, _BOUND.findall(text)))
+    # Read in this order, and so made in this order: the order of locks depends on it.
+    counts = [f"(SELECT count(*) FROM change_{n})" for n in range(len(texts))]  # noqa: S608
+    return f"WITH {', '.join(parts)} SELECT {', '.join(counts)}"
+
+
+def _moved(text: str, by: int) -> str:
+    """A statement whose parameters come after others."""
+    return _BOUND.sub(lambda match: f"${int(match[1]) + by}", text)
+
+
 def _given_up(error: Exception) -> RotaError:
     if isinstance(error, ClosedMeanwhile):
         return translated(error)
@@ -245,6 +300,11 @@ def _given_up(error: Exception) -> RotaError:
 def _begin_write(urgency: Urgency) -> str:
     timeout = _LOCK_TIMEOUTS.get(urgency)
     return f"{BEGIN_WRITE}; SET LOCAL lock_timeout = '{timeout}'" if timeout else BEGIN_WRITE
+
+
+def _expect(name: str, rows: int, changed: int) -> None:
+    if changed != rows:
+        raise StaleTransition(f"{name}: {rows} rows, {changed} changed")
 
 
 def _count(tag: str) -> int:

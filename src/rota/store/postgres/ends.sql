@@ -11,27 +11,19 @@ ON CONFLICT (id) DO UPDATE SET id = excluded.id;
 SELECT FROM shape WHERE id = ANY(:ids) ORDER BY id FOR UPDATE;
 
 -- name: complete_runs
--- Attempts that ended well and have little to tell: by far the most frequent end, so it takes one
--- statement. Start and end are of one clock: where that is behind, they move together.
+-- Attempts that completed and have no more to tell: by far the most frequent end, so it takes one
+-- statement. Start and end are of one clock: where that is behind, they move together, but not beyond now.
 UPDATE run SET state = 'COMPLETED', result = 'COMPLETED', outputs = report.outputs,
-    cpu_seconds = report.cpu_seconds,
-    started_at = CASE WHEN report.started_at < claimed_at THEN claimed_at ELSE report.started_at END,
-    first_started_at = coalesce(first_started_at,
-        CASE WHEN report.started_at < claimed_at THEN claimed_at ELSE report.started_at END),
-    ended_at = CASE WHEN report.started_at < claimed_at
-        THEN report.ended_at + claimed_at - report.started_at
-        WHEN report.ended_at < claimed_at THEN claimed_at ELSE report.ended_at END
-FROM json_to_recordset(CAST(:reports AS TEXT)::json) AS report (id text, attempt integer,
-    started_at bigint, ended_at bigint, outputs text, cpu_seconds float8)
-WHERE run.id = report.id AND run.attempt = report.attempt AND coalesce(run.session, '') = :session
+    cpu_seconds = report.cpu_micros::float8 / 1e6::float8,
+    started_at = greatest(report.started_at, claimed_at),
+    first_started_at = coalesce(first_started_at, greatest(report.started_at, claimed_at)),
+    ended_at = greatest(claimed_at, report.started_at,
+        least(report.ended_at + greatest(claimed_at - report.started_at, 0), :now))
+FROM unnest(:id::text[], :number::text::bigint[], :started_at::text::bigint[],
+        :ended_at::text::bigint[], :cpu_micros::text::bigint[], :outputs::text[])
+    AS report (id, number, started_at, ended_at, cpu_micros, outputs)
+WHERE run.id = report.id AND run.attempt = report.number AND coalesce(run.session, '') = :session
     AND coalesce(run.state, '') IN ('CLAIMED', 'PROCESSING')
-RETURNING run.id, run.attempt, job_id, job, chain, capacity, expected, claimed_at, run.started_at,
-    run.ended_at, state, cause,
-    CASE WHEN backfill IS NULL THEN run.first_started_at - release_at END AS delay, gate_job, cart, keys;
-
--- name: set_expected_seconds
--- The moving average of a job's durations. A job that somebody else is changing learns another time.
-UPDATE job SET expected_seconds = learned.seconds
-FROM unnest(:seconds::float8[], :id::text[]) AS learned (seconds, id)
-WHERE job.id = learned.id AND job.id IN (SELECT free.id FROM job AS free
-    WHERE free.id = ANY(:id::text[]) FOR NO KEY UPDATE SKIP LOCKED);
+RETURNING job_id, job, chain, capacity, gate_job, run.id, run.attempt, expected,
+    run.ended_at - run.started_at AS duration,
+    CASE WHEN backfill IS NULL THEN run.first_started_at - release_at END AS delay, cart, keys;

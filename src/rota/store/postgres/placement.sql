@@ -2,22 +2,22 @@
 -- so it leads, and is read no further than needed, however many or few runs seem to wait.
 
 -- name: chain_heads
--- The oldest runs of a line that fit and that nobody else is about to change.
+-- The oldest runs of a chain that fit and that nobody else is about to change.
 SELECT seq, id, chain, shape, keys, expected, timeout, queued_at FROM run
 WHERE state = 'QUEUED' AND chain >= :chain AND chain <= :chain AND (chain, seq) >= (:chain, :first)
     AND shape = ANY(:shapes)
 ORDER BY chain, seq LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: oldest_runs
--- The oldest runs of a pool that fit, found among the oldest of each of its lines.
+-- The oldest runs of a pool that fit, found among the oldest of each of its chains.
 SELECT seq, id, chain, shape, keys, expected, timeout, queued_at
 FROM run WHERE state = 'QUEUED' AND seq IN (
     SELECT head.seq
-    FROM json_to_recordset(CAST(:lines AS TEXT)::json) AS line (id text, first bigint)
+    FROM json_to_recordset(CAST(:chains AS TEXT)::json) AS chain (id text, first bigint)
     CROSS JOIN LATERAL (
         SELECT run.seq FROM run
-        WHERE run.state = 'QUEUED' AND run.chain >= line.id AND run.chain <= line.id
-            AND (run.chain, run.seq) >= (line.id, line.first) AND run.shape = ANY(:shapes)
+        WHERE run.state = 'QUEUED' AND run.chain >= chain.id AND run.chain <= chain.id
+            AND (run.chain, run.seq) >= (chain.id, chain.first) AND run.shape = ANY(:shapes)
         ORDER BY run.chain, run.seq LIMIT :limit) AS head
     ORDER BY head.seq LIMIT :limit)
 ORDER BY seq FOR NO KEY UPDATE SKIP LOCKED;

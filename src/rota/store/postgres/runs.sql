@@ -1,17 +1,27 @@
--- A position in the history is the number of the transaction and the place of the event in it.
--- Readers pass only what is below the oldest transaction under way: of what comes later nothing can
--- have a smaller position.
+-- Readers pass only events whose tick is below the oldest transaction under way: whatever commits
+-- later has a higher tick, and so a higher position (see `insert_event`).
 
 -- name: select_events
 -- Events past a position.
 SELECT * FROM event
-WHERE seq > :after AND seq < pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 16
+WHERE seq > :after AND tick < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
 ORDER BY seq LIMIT :limit;
 
 -- name: select_events_of
 -- Events past a position that name one of these.
 SELECT * FROM event
-WHERE seq > :after AND seq < pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 16
+WHERE seq > :after AND tick < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
     AND EXISTS (SELECT 1 FROM json_array_elements_text(event.ids::json) AS named (value)
         WHERE named.value = ANY(:ids))
 ORDER BY seq LIMIT :limit;
+
+-- name: first_of_latest_events
+-- The oldest of the latest so many events, or of those that name one of these.
+SELECT min(seq) AS seq FROM (
+    SELECT seq FROM event
+    WHERE tick < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+        AND (:any_id = 1
+            OR EXISTS (SELECT 1 FROM json_array_elements_text(event.ids::json) AS named (value)
+                WHERE named.value = ANY(:ids)))
+    ORDER BY seq DESC LIMIT :count
+) AS latest;

@@ -22,8 +22,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rota.domain.errors import StaleTransition, Unavailable
+from rota.domain.errors import Conflict, RotaError, StaleTransition, Unavailable
 from rota.store.script import (
+    Batch,
+    Change,
     Lock,
     MakeScript,
     OnCommit,
@@ -34,19 +36,73 @@ from rota.store.script import (
     Statement,
     Step,
     Ticker,
+    Together,
     Urgency,
     no_effects,
     shared_statements,
 )
-from rota.store.sqlite.connection import connect, translated
 
 T = TypeVar("T")
+
+OLDEST_SQLITE = (3, 38, 0)  # the first with the operator ->>
+_BUSY_SECONDS = 10.0
+_STATEMENTS = 500  # that stay compiled: all of them
+_PRAGMAS = (
+    "journal_mode = WAL",
+    "synchronous = FULL",  # what is acknowledged survives a power cut
+    "temp_store = MEMORY",
+    "cache_size = -16384",
+    "wal_autocheckpoint = 4000",
+)
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
 _LIST = re.compile(r"= ANY\(:(\w+)\)")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
 _MAX_GROUP = 64  # scripts that share one commit
 _GROUP_SECONDS = 0.02  # after this a group takes no more: who comes next waits for its commit
 _READERS = 3
 _MARK_EVERY = 1_000_000  # microseconds between writes of the clock's high-water mark
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection with the settings every part relies on."""
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        raise Unavailable(
+            f"SQLite {sqlite3.sqlite_version} is too old",
+            code="sqlite_too_old",
+            hint="use a Python built with SQLite 3.38 or later",
+        )
+    connection = sqlite3.connect(
+        path,
+        timeout=_BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=_STATEMENTS,
+    )
+    connection.row_factory = sqlite3.Row
+    try:
+        for pragma in _PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def translated(error: sqlite3.Error) -> RotaError:
+    """A driver's exception as one of Rota's, which says what to do."""
+    if isinstance(error, sqlite3.IntegrityError):
+        return Conflict(f"the store has it already: {error}", code="already_exists")
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
+        return Unavailable(
+            f"the store's file is damaged: {error}",
+            code="store_damaged",
+            hint="restore it from a backup, or set ROTA_HOME to another folder",
+        )
+    return Unavailable(
+        f"the store cannot be used: {error}",
+        hint="check free space and permissions of the data folder (rota doctor)",
+    )
 
 
 @dataclass(order=True, slots=True)
@@ -73,21 +129,28 @@ class _Prepared:
 
     def __init__(self, statement: Statement) -> None:
         self._lists = frozenset(_LIST.findall(statement.text))
-        self._text = in_sqlite(statement)
+        self._columns = statement.columns
+        self.text = in_sqlite(statement)
         self._for_one = in_sqlite_for_one(statement)
         self.positional = _PARAMETER.sub(
-            lambda match: f"?{statement.parameters.index(match.group(1)) + 1}", self._text
+            lambda match: f"?{statement.parameters.index(match.group(1)) + 1}", self.text
         )
 
-    def bind(self, query: Query) -> tuple[str, Mapping[str, Any]]:
+    def bind(self, query: Query | Change) -> tuple[str, Mapping[str, Any]]:
         """The text to execute, and its values."""
         if not self._lists:
-            return self._text, query.parameters
+            return self.text, query.parameters
         lists = {name: list(query.parameters[name]) for name in self._lists}
         if all(len(values) == 1 for values in lists.values()):
             return self._for_one, {**query.parameters, **{k: v[0] for k, v in lists.items()}}
         encoded = {name: msgspec.json.encode(values).decode() for name, values in lists.items()}
-        return self._text, {**query.parameters, **encoded}
+        return self.text, {**query.parameters, **encoded}
+
+    def with_rows(self, batch: Batch) -> Mapping[str, Any]:
+        """The values of a batch, its columns as rows."""
+        columns = [batch.columns[name] or itertools.repeat(None) for name in self._columns]
+        rows = msgspec.json.encode(list(zip(*columns, strict=False))).decode()
+        return {**batch.parameters, "rows": rows}
 
 
 @cache
@@ -103,6 +166,7 @@ def _drive(connection: sqlite3.Connection, script: Script[T]) -> T:
             try:
                 rows = _execute(connection, step)
             except StaleTransition as error:
+                # Raised inside the script, which may know better what to tell its caller.
                 step = script.throw(error)
             else:
                 step = script.send(rows)
@@ -114,14 +178,29 @@ def _drive(connection: sqlite3.Connection, script: Script[T]) -> T:
 def _execute(connection: sqlite3.Connection, step: Step) -> Rows:
     if isinstance(step, Lock):
         return ()  # there is no other writer
+    if isinstance(step, Together):
+        for each in step.changes:
+            _execute(connection, each)
+        return ()
     prepared = _prepared_statements()[step.name]
     if isinstance(step, Query):
         rows: list[Row] = connection.execute(*prepared.bind(step)).fetchall()
         return rows
+    if isinstance(step, Batch):
+        return connection.execute(prepared.text, prepared.with_rows(step)).fetchall()
+    if isinstance(step, Change):
+        changed = connection.execute(*prepared.bind(step)).rowcount
+        _expect(step.name, step.rows, changed)
+        return ()
     cursor = connection.executemany(prepared.positional, step.rows)
-    if step.exactly and cursor.rowcount != len(step.rows):
-        raise StaleTransition(f"{step.name}: {len(step.rows)} rows, {cursor.rowcount} changed")
+    if step.exactly:
+        _expect(step.name, len(step.rows), cursor.rowcount)
     return ()
+
+
+def _expect(name: str, rows: int, changed: int) -> None:
+    if changed != rows:
+        raise StaleTransition(f"{name}: {rows} rows, {changed} changed")
 
 
 class SqliteDriver:
@@ -226,6 +305,8 @@ class SqliteDriver:
         full_at = time.monotonic() + _GROUP_SECONDS
         least = Urgency.API
         try:
+            # IMMEDIATE, as a transaction that first reads and then writes fails, whatever the busy
+            # timeout, if another process has written in between.
             self._connection.execute("BEGIN IMMEDIATE")
             while len(tasks) < _MAX_GROUP and (task := self._next_task(least)):
                 tasks.append(task)
@@ -241,6 +322,7 @@ class SqliteDriver:
                 self._connection.execute("ROLLBACK")
             with suppress(sqlite3.Error):  # a full disk may have room again without the log
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            # BEGIN itself failed: somebody has to be told, or this would go round in silence.
             if not tasks and (task := self._next_task()):
                 tasks.append(task)
             answers = [translated(error)] * len(tasks)

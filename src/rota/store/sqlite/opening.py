@@ -12,8 +12,7 @@ from pathlib import Path
 
 from rota.domain.errors import Conflict, NotFound, Unavailable
 from rota.store.script import StoreInspection, Ticker
-from rota.store.sqlite.connection import connect, translated
-from rota.store.sqlite.driver import SqliteDriver
+from rota.store.sqlite.driver import SqliteDriver, connect, translated
 from rota.store.store import SqlStore
 
 _MIGRATIONS = resources.files("rota.store.sqlite").joinpath("migrations")
@@ -75,6 +74,7 @@ def _lock(path: Path) -> int:
 
 def _prepare(path: Path) -> int:
     """Bring the schema up to date; returns the clock's high-water mark in microseconds."""
+    # SQLite would create it as the umask allows, and gives its log the mode of the file.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     connection = connect(path)
     try:
@@ -91,6 +91,7 @@ def migrate(connection: sqlite3.Connection) -> None:
     _refuse_newer(connection, max(migrations))
     for number, file in sorted(migrations.items()):
         connection.execute("BEGIN IMMEDIATE")
+        # Read under the lock: another process may have migrated while this one waited.
         if _version(connection) < number:
             for statement in _statements(file.read_text("utf-8")):
                 connection.execute(statement)
@@ -114,6 +115,7 @@ def _refuse_newer(connection: sqlite3.Connection, newest: int) -> None:
 
 
 def _statements(text: str) -> list[str]:
+    # Not left to `executescript`: it commits before it begins, and half a migration could stay.
     code = "\n".join(line.split("--")[0] for line in text.splitlines())
     return [statement for statement in code.split(";") if statement.strip()]
 

@@ -18,7 +18,7 @@ ITEMS = [{"key": "db-1"}, {"key": "db-2"}]
         ({}, "2 items one after another · none may fail"),
         ({"items": ITEMS[:1]}, "1 item one after another · none may fail"),
         ({"order": "parallel", "max_parallel": 9}, "2 items all at once, 9 in flight"),
-        ({"order": "groups", "group_size": [1, "10%"]}, "2 items in groups of 1, 10%, …"),
+        ({"order": "groups", "group_size": [1, "10%"]}, "2 items in waves of 1, 10%, …"),
         ({"items": [{"key": "a", "order": 7}]}, "1 item in the order of their numbers"),
         ({"items_from": "hosts.csv"}, "the items of hosts.csv one after another"),
         ({"items_from": {"workers": {"site": "fra"}}}, "each live worker with site=fra one"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -144,7 +145,7 @@ def test_number_that_cannot_be_stored_is_reported(number: str) -> None:
         ("# nothing\n", "the file is empty"),
         ("a: [1, 2", "not valid YAML"),
         ("a: 1\n\tb: 2", "2:1  not valid YAML: found a tab"),
-        ("a: b: c", "1:5  not valid YAML: mapping values are not allowed"),
+        ("a: b: c", "1:5  not valid YAML: a value without quotes cannot contain"),
         ("a: \0", "1:4  character U+0000 is not allowed"),
         ("a: 1\nb: \x1b[31m", "2:4  character U+001B is not allowed"),
         ("a: \ud800", "1:4  character U+D800 is not allowed"),
@@ -166,11 +167,11 @@ def test_unsupported_text_is_refused_with_its_place(text: str, message: str) -> 
         ("schedule:\n  - */5 * * * *", "2:5  not valid YAML: a value without quotes cannot"),
         ("schedule:\n  - */5 * * * *", 'put it in quotes: "*/5 * * * *"'),
         ("jobs: [{schedule: */5 * * * *, name: a}]", 'put it in quotes: "*/5 * * * *"'),
-        ("schedule: @daily", "1:11  not valid YAML: found character that cannot start"),
+        ("schedule: @daily", '1:11  not valid YAML: a value without quotes cannot begin with "@"'),
         ("schedule: @daily", 'put it in quotes: schedule: "@daily"'),
         (
             "steps:\n  - run: echo hello: world  # greet",
-            "2:20  not valid YAML: mapping values are not allowed in this context"
+            '2:20  not valid YAML: a value without quotes cannot contain ": "'
             ' — put it in quotes: run: "echo hello: world"',
         ),
         ("a: b\r\nrun: echo x: y\r\n", 'put it in quotes: run: "echo x: y"'),
@@ -182,22 +183,123 @@ def test_value_that_needs_quotes_is_shown_in_them(text: str, message: str) -> No
     assert message in fault(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "- name: a\n   steps: []",
-        "- name: a\n   run: x",
-        'run: "x" y\nb: 1',
+SLIPS = [
+    (
+        'run: "a" b',
+        '1:10  text after the closing " — put the whole value in quotes: run: \'"a" b\'',
+    ),
+    ('run: "x" y\nb: 1', "1:10  text after the closing \" — put the whole value in quotes: run: '"),
+    (
+        'run: "a # b" c  # d',
+        'put the whole value in quotes: run: \'"a # b" c\', or use "run: |" and',
+    ),
+    ('- "a" b', '1:7  text after the closing " — put the whole value in quotes: \'"a" b\''),
+    (
+        "run: 'a': b",
+        "1:9  text after the closing ' — put the whole value in quotes: run: \"'a': b\"",
+    ),
+    ("run: 'don't'", 'put the whole value in quotes: run: "don\'t", or'),
+    ('run: "say "hi""', "put the whole value in quotes: run: 'say \"hi\"', or"),
+    ('run: "$A"/"$B"', 'put the whole value in quotes: run: \'"$A"/"$B"\', or'),
+    (
         "run: [ -f x ] && y",
-        "a: |x\n  y",
-        "a: 1\n\tb: 2",
-        "run: echo" + " x" * 200 + ": y",
-        "run: echo" + " " * 2_000_000 + ": y",
-    ],
-    ids=lambda text: text[:12],
-)
-def test_other_slips_are_not_told_to_need_quotes(text: str) -> None:
-    assert "put it in quotes" not in fault(text)
+        '1:15  text after the closing ] — put the whole value in quotes: run: "[ -f',
+    ),
+    ('run: [ "$a" = b ] && y', "put the whole value in quotes: run: '[ \"$a\" = b ] && y', or"),
+    ("run: {a} b", '1:10  text after the closing } — put the whole value in quotes: run: "{a} b"'),
+    ("run: %x", '1:6  a value without quotes cannot begin with "%" — put it in quotes: run: "%x"'),
+    (
+        "run: `date`",
+        '1:6  a value without quotes cannot begin with "`" — put it in quotes: run: "`da',
+    ),
+    (
+        "run: - a",
+        '1:6  a value without quotes cannot begin with "-" — put it in quotes: run: "- a"',
+    ),
+    (
+        "run: & a",
+        '1:6  a value without quotes cannot begin with "&" — put it in quotes: run: "& a"',
+    ),
+    ("x: [@a, b]", '1:5  a value without quotes cannot begin with "@" — put it in quotes: "@a"'),
+    ("@run: x", '1:1  a value without quotes cannot begin with "@" — put it in quotes'),
+    ("%run: x", '1:1  a value without quotes cannot begin with "%" — put it in quotes'),
+    (
+        "run: echo 'a': b",
+        '1:14  a value without quotes cannot contain ": " — put it in quotes: run: "e',
+    ),
+    (
+        'run: "abc\nb: 1\n',
+        '1:6  this quote is not closed — add the missing "; a text of several lines goes',
+    ),
+    (
+        "b: 1\nrun: 'abc",
+        "2:6  this quote is not closed — add the missing '; a text of several lines goes",
+    ),
+    (
+        'run: "abc\nb: "x"',
+        "1:6  this quote is closed only in line 2 — close it where its text ends",
+    ),
+    ("\trun: x", "1:1  found a tab in the indentation — indent with spaces, not tabs"),
+    ("a:\n  \tb: x", "2:3  found a tab in the indentation — indent with spaces, not tabs"),
+    ("run: |\n\techo", "2:1  found a tab in the indentation — indent with spaces, not tabs"),
+    ("run:echo\nb: 1", "1:4  no space after the colon — write a space: run: echo"),
+    ("b: 1\nrun:echo a\n", "2:4  no space after the colon — write a space: run: echo a"),
+    ("- name:x\n  run: y", "1:7  no space after the colon — write a space: name: x"),
+    (
+        "a: 1\necho b\nc: 2",
+        '2:1  this line has no key — write it as "KEY: VALUE"; a text of several lines',
+    ),
+    (
+        "run: http://x\n  b: 1",
+        "2:3  a key inside the value that begins in line 1 — keys of one mapping",
+    ),
+    (
+        "- name: a\n   steps: []",
+        "2:4  a key inside the value that begins in line 1 — keys of one mapping",
+    ),
+    ("a:\n  b: 1\n c: 2", "3:2  the indentation fits no line above — keys of one mapping"),
+    ("a: |\n  b\n c\n", "3:2  the indentation fits no line above — keys of one mapping"),
+    ("- a\nb: 1", "2:1  the indentation fits no line above — keys of one mapping"),
+    ("run: | echo\n  y", '1:8  text in the same line as "|" — write it below, indented'),
+    (
+        'run: "\\d+"',
+        "1:7  \\d is no escape that double quotes know — use single quotes, or write each \\",
+    ),
+    (
+        "a: [b, c\n",
+        '1:4  "[" is not closed, or a comma is missing, before line 2 — add the missing "]"',
+    ),
+    (
+        "a: ['b' c]",
+        '1:9  a comma or "]" is missing — put a comma between items; a text needs quotes',
+    ),
+    (
+        "run: !x y",
+        "1:6  YAML tags (!name) are not supported — put it in quotes if it is meant as text",
+    ),
+    ("run: &x", "1:6  YAML anchors (&name) are not supported — put it in quotes if it is meant as"),
+    (
+        "run: {{ x }}",
+        "1:7  a key must be text, not a list or a mapping — put it in quotes if it is",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "told"), SLIPS)
+def test_slip_is_told_with_its_place_and_a_way_to_write_it(text: str, told: str) -> None:
+    assert told in fault(text).replace("not valid YAML: ", "")
+
+
+@pytest.mark.parametrize("text", [text for text, _ in SLIPS])
+def test_no_words_of_the_parser_are_told(text: str) -> None:
+    assert not re.search(r"token|stream|scalar|node|expected|context|scanning", fault(text))
+
+
+@pytest.mark.parametrize("spaces", [" x" * 200, " " * 2_000_000])
+def test_long_line_is_not_shown_again(spaces: str) -> None:
+    told = fault(f"run: echo{spaces}: y")
+
+    assert told.endswith("put the whole value in quotes")
 
 
 def test_quoted_merge_key_is_an_ordinary_key() -> None:

@@ -56,6 +56,11 @@ def test_a_time_without_an_offset_is_on_the_clocks_of_the_zone(
         ("PT1H30M", "2027-01-01 07:30", "2027-01-01 10:30"),
         ("5m ago", "2027-01-01 08:55", "2027-01-01 08:55"),
         ("in 5m", "2027-01-01 09:05", "2027-01-01 09:05"),
+        ("-5m", "2027-01-01 08:55", "2027-01-01 08:55"),
+        ("+5m", "2027-01-01 09:05", "2027-01-01 09:05"),
+        ("5 minutes", "2027-01-01 08:55", "2027-01-01 09:05"),
+        ("1 hour 30 minutes ago", "2027-01-01 07:30", "2027-01-01 07:30"),
+        ("in 2 hours", "2027-01-01 11:00", "2027-01-01 11:00"),
         ("now", "2027-01-01 09:00", "2027-01-01 09:00"),
         ("today", "2026-12-31 23:00", "2026-12-31 23:00"),
         ("Yesterday", "2026-12-30 23:00", "2026-12-30 23:00"),
@@ -90,8 +95,12 @@ def test_a_day_begins_and_is_counted_on_the_clocks_of_the_zone() -> None:
         ("", '"": not a time: write 5m'),
         ("5", '"5" has no unit: write 5s for seconds or 5m for minutes'),
         ("5x", '"5x" is not a duration'),
-        ("in 5m ago", "in or ago, not both"),
-        ("2027-13-01", "not an ISO 8601 time such as 2026-06-01T22:00"),
+        ("in 5m ago", "one of in, ago, + and -, not two"),
+        ("-5m ago", "one of in, ago, + and -, not two"),
+        ("-5", '"5" has no unit: write 5s for seconds or 5m for minutes'),
+        ("2027-13-01", "not an ISO 8601 time such as 2026-06-01T22:00: there is no month 13"),
+        ("2027-02-29T10:00Z", "2026-06-01T22:00: 2027-02 has no day 29"),
+        ("2027-02-28 24:00", "2026-06-01T22:00: 24:00 is no time of day: write 00:00 to 23:59"),
         ("10000-01-01T00:00Z", '"10000-01-01T00:00Z": outside the years 1970 to 9999'),
         ("0001-01-01T00:00+14:00", '"0001-01-01T00:00+14:00": outside the years 1970 to 9999'),
     ],
@@ -102,7 +111,7 @@ def test_what_cannot_be_read_is_told_with_what_to_write(text: str, message: str)
 
 
 def test_an_hour_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(ValueError, match='"25:00": hour must be in'):
+    with pytest.raises(ValueError, match='"25:00": 25:00 is no time of day: write 00:00 to 23:59'):
         read_instant("25:00", AHEAD)
 
 

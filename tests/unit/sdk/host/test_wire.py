@@ -8,7 +8,9 @@ import pytest
 from rota.sdk.host import wire
 
 ORDERS: list[wire.Order] = [
-    wire.Run((wire.Task(1, "app.add", "r_1", 2, "add", "default", 1_000, {"a": [1]}),)),
+    wire.Run(
+        (wire.Batch("app.add", "add", "default", 1, ["r_1"], [2], [1_000], {0: '{"a": [1]}'}),)
+    ),
     wire.Cancel((1, 2)),
     wire.Stop(),
 ]
@@ -18,6 +20,7 @@ MESSAGES: list[wire.Message] = [
     wire.News(
         (wire.Printed(1, "stdout", 0, b"\xff"),),
         (wire.Progressed(1, 0.5, None, "half"),),
+        wire.Completed([2, 3], [10, 11], [20, 21], [5, 6], {1: b"[1]"}),
         (wire.Done(1, "completed", 10, 20, 5, "", b"[1]", (wire.Step("dump", "failed", 0.1),)),),
     ),
 ]

@@ -116,7 +116,7 @@ class TestClaimHeldUp:
                 order = await next_order(floor, welcome)
 
         assert isinstance(order, Dispatch)
-        assert [work.run for work in order.work] == [run]
+        assert [work.run for work in order.batch.works()] == [run]
         assert [line["event"] for line in told] == ["claim.held_up"]
 
     async def test_another_worker_is_fed_meanwhile(

@@ -19,7 +19,7 @@ from rota.ports.queue import FAVOURED, Ticket
 from rota.ports.work import Beat, Dispatch, Fence, Welcome
 from rota.queue.local import LocalQueue
 from rota.server.dispatcher.floor import Floor, FloorConfig
-from testkit.builders import Scene, hello, outcome
+from testkit.builders import Scene, hello, outcome, reported
 from testkit.new_stores import connected
 
 pytestmark = pytest.mark.anyio
@@ -76,7 +76,7 @@ async def fed(floor: Floor, **fields: object) -> AsyncIterator[Welcome]:
 async def dispatched(floor: Floor, welcome: Welcome) -> list[str]:
     order = await floor.next_order(welcome.session, welcome.stream)
     assert isinstance(order, Dispatch)
-    return [work.run for work in order.work]
+    return [work.run for work in order.batch.works()]
 
 
 async def hand_over(taker: SoleTaker, runs: Sequence[str] = ()) -> str:
@@ -165,7 +165,7 @@ async def test_a_ticket_without_names_is_passed_on_while_there_may_be_more(
 
         assert await hand_over(taker) == "passed on"
         first = await dispatched(floor, welcome)
-        await floor.report(welcome.session, [outcome(Fence(run, 1)) for run in first])
+        await floor.report(welcome.session, reported(*(outcome(Fence(run, 1)) for run in first)))
         assert await dispatched(floor, welcome) == runs[2:]
         assert await hand_over(taker) == "done"
 

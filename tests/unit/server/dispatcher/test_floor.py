@@ -11,9 +11,9 @@ from rota.domain.errors import NotFound, StaleStream
 from rota.domain.ids import JobId, SessionId
 from rota.domain.spec import Overlap
 from rota.operations.engine import Engine
-from rota.ports.work import Beat, Dispatch, Fence, Welcome
+from rota.ports.work import Beat, Dispatch, Fence, ReportAnswer, Welcome
 from rota.server.dispatcher.floor import Floor, FloorConfig
-from testkit.builders import Scene, hello, outcome
+from testkit.builders import Scene, hello, outcome, reported
 
 pytestmark = pytest.mark.anyio
 
@@ -30,13 +30,37 @@ async def test_slots_of_attempts_that_ended_elsewhere_are_free_after_a_beat(
     first, _ = await scene.trigger(job, 2)
     welcome = await floor.register(hello(slots=1))
     await floor.claim_for(welcome.session)
-    await scene.store.finish(SessionId(welcome.session), [outcome(Fence(first, 1))])
+    await scene.store.finish(SessionId(welcome.session), reported(outcome(Fence(first, 1))))
     before = await floor.claim_for(welcome.session)
 
     await floor.beat(welcome.session, Beat())
 
     assert before == 0
     assert await floor.claim_for(welcome.session) == 1
+
+
+async def test_the_trouble_of_a_worker_is_known_by_its_latest_beat(
+    scene: Scene, floor: Floor
+) -> None:
+    welcome = await floor.register(hello())
+
+    told = []
+    for trouble in ("no output\0 gets\n through", "x" * 9_999, ""):
+        await floor.beat(welcome.session, Beat(trouble=trouble))
+        told += [each.trouble for each in await scene.store.sessions(alive_only=True)]
+
+    assert told == ["no output gets through", "x" * 1_000, ""]
+
+
+async def test_an_answer_names_only_what_was_refused(scene: Scene, floor: Floor) -> None:
+    [run] = await scene.trigger(await scene.job())
+    welcome = await floor.register(hello())
+    await floor.claim_for(welcome.session)
+    mine, foreign = Fence(run, 1), Fence(run, 2**32 + 1)
+
+    answer = await floor.report(welcome.session, reported(outcome(mine), outcome(foreign)))
+
+    assert answer == ReportAnswer(refused=(foreign,))
 
 
 class TestMovedWorker:
@@ -176,7 +200,7 @@ class TestSpecs:
         await floor.claim_for(welcome.session)
         order = await floor.next_order(welcome.session, welcome.stream)
         assert isinstance(order, Dispatch)
-        await floor.report(welcome.session, [outcome(Fence(run, 1)) for run in runs])
+        await floor.report(welcome.session, reported(*(outcome(Fence(run, 1)) for run in runs)))
         return {entry.spec.name for entry in order.specs}
 
     async def test_a_worker_is_thought_to_know_only_as_many_as_it_remembers(

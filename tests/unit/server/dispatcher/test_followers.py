@@ -11,10 +11,10 @@ import pytest
 
 from rota.operations.engine import Engine
 from rota.ports.queue import WATCHED, output
-from rota.ports.work import Dispatch, Fence, Watch
+from rota.ports.work import Dispatch, Fence, ReportAnswer, Watch
 from rota.queue.local import LocalQueue
 from rota.server.dispatcher.floor import Floor
-from testkit.builders import Scene, hello, outcome
+from testkit.builders import Scene, hello, outcome, reported
 
 pytestmark = pytest.mark.anyio
 
@@ -60,9 +60,9 @@ async def test_the_end_of_a_run_that_nobody_follows_is_told_to_nobody(
     welcome = await floor.register(hello())
     await floor.claim_for(welcome.session)
 
-    answer = await floor.report(welcome.session, [outcome(Fence(run, 1))])
+    answer = await floor.report(welcome.session, reported(outcome(Fence(run, 1))))
 
-    assert answer.accepted == (Fence(run, 1),)
+    assert answer == ReportAnswer()
     assert bus.told.empty()
 
 
@@ -76,7 +76,7 @@ async def test_whoever_follows_a_run_elsewhere_hears_of_its_end(
         assert isinstance(await floor.next_order(welcome.session, welcome.stream), Dispatch)
         bus.announce(WATCHED, run)
         assert await floor.next_order(welcome.session, welcome.stream) == Watch((run,))
-        await floor.report(welcome.session, [outcome(Fence(run, 1))])
+        await floor.report(welcome.session, reported(outcome(Fence(run, 1))))
 
     assert bus.told.get_nowait() == output(run)
 
@@ -89,7 +89,7 @@ async def test_whoever_begins_to_follow_a_run_too_late_hears_of_its_end(
 
     async with serving(floor):
         await floor.next_order(welcome.session, welcome.stream)
-        await floor.report(welcome.session, [outcome(Fence(run, 1))])
+        await floor.report(welcome.session, reported(outcome(Fence(run, 1))))
         bus.announce(WATCHED, run)
 
         assert await bus.told.get() == output(run)

@@ -81,7 +81,7 @@ async def fire(scene: Scene, engine: Engine, name: str) -> Fired:
 async def jobs_of(floor: Floor, welcome: Welcome) -> list[JobId]:
     order = await floor.next_order(welcome.session, welcome.stream)
     assert isinstance(order, Dispatch)
-    return [JobId(work.job_id) for work in order.work]
+    return [JobId(work.job_id) for work in order.batch.works()]
 
 
 async def test_what_is_due_is_dispatched_though_no_ticket_comes(scene: Scene, deaf: Engine) -> None:

@@ -18,9 +18,9 @@ from rota.operations.engine import Engine
 from rota.operations.specs import Ref, SpecBook
 from rota.ports.records import RunQuery
 from rota.ports.store import Store
-from rota.ports.work import Beat, Dispatch, Fence, Welcome, Work
+from rota.ports.work import Beat, Dispatch, Fence, Move, Order, Welcome, Work
 from rota.server.dispatcher.floor import Floor, FloorConfig
-from testkit.builders import Scene, hello, outcome
+from testkit.builders import Scene, hello, outcome, reported
 
 pytestmark = pytest.mark.anyio
 
@@ -63,7 +63,22 @@ async def claim_under_way(floor: Floor, specs: SlowSpecs, welcome: Welcome) -> A
 async def dispatched(floor: Floor, welcome: Welcome) -> tuple[Work, ...]:
     order = await floor.next_order(welcome.session, welcome.stream)
     assert isinstance(order, Dispatch)
-    return order.work
+    return tuple(order.batch.works())
+
+
+@asynccontextmanager
+async def orders(floor: Floor, welcome: Welcome) -> AsyncIterator[list[Order]]:
+    """What is sent to a worker meanwhile."""
+    taken: list[Order] = []
+
+    async def take() -> None:
+        while True:
+            taken.append(await floor.next_order(welcome.session, welcome.stream))
+
+    taking = asyncio.create_task(take())
+    yield taken
+    taking.cancel()
+    await asyncio.wait([taking])
 
 
 async def test_what_is_not_on_its_way_yet_is_not_lost(
@@ -81,24 +96,7 @@ async def test_what_is_not_on_its_way_yet_is_not_lost(
     assert [work.run for work in await dispatched(floor, welcome)] == [run]
 
 
-async def test_a_worker_that_does_not_count_loses_what_was_sent_and_is_missing_twice(
-    scene: Scene, floor: Floor, specs: SlowSpecs
-) -> None:
-    [run] = await scene.trigger(await scene.job())
-    welcome = await floor.register(hello())
-
-    async with claim_under_way(floor, specs, welcome):
-        await floor.beat(welcome.session, Beat())
-    await dispatched(floor, welcome)
-    await floor.beat(welcome.session, Beat())
-    assert [each.result for each in await scene.store.attempts(run)] == [None]
-
-    await floor.beat(welcome.session, Beat())
-
-    assert [each.result for each in await scene.store.attempts(run)] == [AttemptResult.LOST]
-
-
-async def test_a_worker_that_counts_loses_what_reached_it_and_is_missing(
+async def test_what_reached_a_worker_and_is_missing_is_lost(
     scene: Scene, floor: Floor, specs: SlowSpecs
 ) -> None:
     [run] = await scene.trigger(await scene.job())
@@ -157,6 +155,24 @@ async def test_what_is_taken_back_while_it_waits_for_the_stream_is_not_sent(
     assert await dispatched(floor, welcome) == ()
 
 
+async def test_the_rest_of_what_was_taken_back_is_sent_and_counted(
+    scene: Scene, floor: Floor, specs: SlowSpecs
+) -> None:
+    first, second, third = await scene.trigger(await scene.job(), 3)
+    welcome = await floor.register(hello())
+    specs.allowed.set()
+    await floor.claim_for(welcome.session)
+    await scene.store.lose(SessionId(welcome.session), [Fence(second, 1)])
+    await floor.beat(welcome.session, Beat())
+
+    assert [work.run for work in await dispatched(floor, welcome)] == [first, third]
+
+    await floor.beat(welcome.session, Beat(received=1, held=(Fence(first, 1),)))
+    assert [each.result for each in await scene.store.attempts(third)] == [None]
+    await floor.beat(welcome.session, Beat(received=2, held=(Fence(first, 1),)))
+    assert [each.result for each in await scene.store.attempts(third)] == [AttemptResult.LOST]
+
+
 async def test_a_claim_whose_answer_was_lost_is_given_again_although_others_go_on(
     scene: Scene, floor: Floor, specs: SlowSpecs
 ) -> None:
@@ -192,11 +208,11 @@ class TestRetiring:
         work = await dispatched(floor, welcome)
         await floor.beat(welcome.session, Beat(held=tuple(each.fence for each in work)))
         assert not retiring.done()  # it was asked for, which is not yet sent
-        asking = asyncio.create_task(floor.next_order(welcome.session, welcome.stream))
-        await asyncio.wait_for(retiring, 10)
+        async with orders(floor, welcome) as rest:
+            await asyncio.wait_for(retiring, 10)
 
         assert [each.run for each in work] == [run]
-        asking.cancel()
+        assert rest == [Move()]
 
     async def test_nothing_more_is_claimed_whoever_asks(
         self, scene: Scene, floor: Floor, specs: SlowSpecs
@@ -211,9 +227,10 @@ class TestRetiring:
         again = await floor.register(hello(resumes=welcome.session))
         await scene.trigger(job)
 
-        await floor.retire()
+        async with orders(floor, again):
+            await floor.retire()
         await floor.beat(again.session, Beat(held=(Fence(first, 1),)))
-        await floor.report(again.session, [outcome(Fence(first, 1))])
+        await floor.report(again.session, reported(outcome(Fence(first, 1))))
         late = await floor.register(hello("late"))
         claims = [await floor.claim_for(each.session) for each in (again, late)]
 
@@ -244,3 +261,28 @@ class TestRetiring:
         await floor.claim_for(welcome.session)
 
         await asyncio.wait_for(floor.retire(), 10)
+
+
+async def test_a_job_that_was_known_is_told_again_if_that_was_forgotten_meanwhile(
+    scene: Scene, engine: Engine, specs: SlowSpecs
+) -> None:
+    floor = Floor(replace(engine, specs=specs), FloorConfig(known_specs=2))
+    welcome = await floor.register(hello(slots=10))
+    jobs = [await scene.job(name, overlap=Overlap.ALLOW) for name in "abcd"]
+    specs.allowed.set()
+    await scene.trigger(jobs[0])
+    await floor.claim_for(welcome.session)
+    specs.allowed.clear()
+    specs.asked.clear()
+
+    await scene.trigger(jobs[0])
+    await scene.trigger(jobs[1])
+    async with claim_under_way(floor, specs, welcome):
+        await scene.trigger(jobs[2])
+        await scene.trigger(jobs[3])
+        other = asyncio.create_task(floor.claim_for(welcome.session))
+        await asyncio.wait([other], timeout=0.05)
+    await other
+
+    runs = await scene.store.runs(RunQuery())
+    assert {run.state for run in runs} == {RunState.CLAIMED}

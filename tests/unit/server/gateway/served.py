@@ -24,6 +24,7 @@ from rota.ports.work import ChunkMeta, Hello, Outcome, OutputChunk, Start, Work
 from rota.queue.local import LocalIdleWorkers
 from rota.server.gateway.app import create_app
 from rota.server.gateway.parameters import GatewaySettings
+from testkit.builders import reported
 from testkit.new_stores import local_queue, open_new_sqlite
 
 YAML = {"Content-Type": "application/yaml"}
@@ -111,10 +112,10 @@ class Worker:
 
     async def claim(self) -> list[Work]:
         """Take all that is queued, and start it."""
-        work = (await workers.claim(self.engine, self.session, 100)).works
+        work = list((await self.engine.store.claim(self.session, 100)).batch.works())
         now = micros(await self.engine.store.now())
-        starts = [Start(each.run, each.attempt, now) for each in work]
-        await workers.start(self.engine, self.session, starts)
+        starts = [Start(each.run, each.number, now) for each in work]
+        await self.engine.store.start(self.session, starts)
         return work
 
     async def prints(self, work: Work, text: bytes) -> None:
@@ -137,7 +138,7 @@ class Worker:
         now = micros(await self.engine.store.now())
         outcome = Outcome(
             run=work.run,
-            attempt=work.attempt,
+            number=work.attempt,
             result=result,
             started_at=now,
             ended_at=now,
@@ -146,7 +147,7 @@ class Worker:
             output_bytes=len(printed),
             output_lines=recorder.totals.lines,
         )
-        await workers.finish(self.engine, self.session, [outcome])
+        await workers.finish(self.engine, self.session, reported(outcome))
 
 
 def _recorded(text: bytes) -> OutputRecorder:

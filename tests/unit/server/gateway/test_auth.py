@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -10,6 +13,7 @@ from fastapi.routing import APIRoute
 
 from rota.domain.errors import Denied
 from rota.ports.records import Role
+from rota.ports.store import Store
 from rota.server.gateway.app import api_routers
 from rota.server.gateway.auth import OPEN, TrustedTokens
 from rota.server.gateway.openapi import role_of
@@ -41,6 +45,7 @@ ROLES = {
     "POST /api/v1/jobs/{job}:backfill": Role.OPERATOR,
     "POST /api/v1/jobs/{job}/runs": Role.OPERATOR,
     "POST /api/v1/jobs/{job}/runs:batch": Role.OPERATOR,
+    "POST /api/v1/jobs/{job}/runs:plan": Role.OPERATOR,
     "POST /api/v1/runs/{run}:cancel": Role.OPERATOR,
     "POST /api/v1/runs/{run}:retry": Role.OPERATOR,
     "POST /api/v1/runs/{run}:resolve": Role.OPERATOR,
@@ -98,6 +103,10 @@ async def test_nobody_unknown_gets_past(served: Served) -> None:
     )
     assert {answer.headers["www-authenticate"] for answer in answers.values()} == {"Bearer"}
     assert {answer.json()["code"] for answer in answers.values()} == {"unauthenticated"}
+    # The token alone would be withheld from a server that only ./rota.toml names.
+    assert all(
+        "both ROTA_TOKEN and ROTA_URL" in answer.json()["hint"] for answer in answers.values()
+    )
 
 
 def test_every_route_needs_its_role() -> None:
@@ -210,5 +219,44 @@ async def test_a_secret_is_trusted_only_for_a_moment(served: Served) -> None:
 
     assert await tokens.caller(secret) == caller
     now = 1.0
+    with pytest.raises(Denied):
+        await tokens.caller(secret)
+
+
+class SlowAnswers:
+    """A store that looks a token up at once, and takes its time to answer."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.has_looked = asyncio.Event()
+        self.answers = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def token_by_digest(self, digest: str) -> Any:
+        found = await self._store.token_by_digest(digest)
+        self.has_looked.set()
+        await self.answers.wait()
+        return found
+
+
+async def test_a_token_that_is_revoked_while_it_is_looked_up_is_not_trusted_after_that(
+    served: Served,
+) -> None:
+    store = SlowAnswers(served.engine.store)
+    engine = replace(served.engine, store=cast("Store", store))
+    tokens = TrustedTokens(engine, timedelta(seconds=1), lambda: 0.0)
+    secret = served.secrets[Role.VIEWER]
+
+    async with asyncio.TaskGroup() as group:
+        look = group.create_task(tokens.caller(secret))
+        await store.has_looked.wait()
+        [token] = [each for each in await store.tokens() if each.role is Role.VIEWER]
+        await store.revoke_token(token.id, actor="admin")
+        tokens.forget()
+        store.answers.set()
+
+    assert look.result().token_id == token.id  # it was valid when the store was asked
     with pytest.raises(Denied):
         await tokens.caller(secret)

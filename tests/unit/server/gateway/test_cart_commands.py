@@ -393,3 +393,49 @@ async def test_commands_are_told_with_their_actors(carts: CartScene) -> None:
 
     resumed = next(event for event in events if event["type"] == "rota.cart.resumed")
     assert (resumed["data"]["actor"], resumed["data"]["allow"]) == ("operator", "1")
+
+
+class TestRehearsing:
+    """`plan=true`: what is refused is refused, and nothing changes."""
+
+    async def test_it_says_whether_the_cart_would_change(self, carts: CartScene) -> None:
+        await carts.started()
+
+        first = await carts.command("pause?plan=true")
+        still = (await carts.show())["state"]
+        await carts.command("pause")
+        second = await carts.command("pause?plan=true")
+
+        assert (first.json()["changed"], still) == (True, "RUNNING")
+        assert second.json()["changed"] is False
+
+    async def test_an_approval_is_refused_to_whoever_may_not(self, carts: CartScene) -> None:
+        made = await carts.started(3, **APPROVED)
+        await carts.work(made)
+
+        granted = await carts.command("approve?plan=true", {"wave": 2}, role=Role.EDITOR)
+        other = await carts.command("approve?plan=true", {"wave": 3}, role=Role.EDITOR)
+        low = await carts.command("approve?plan=true")
+
+        assert (granted.json()["changed"], granted.json()["approved_by"]) == (True, "")
+        assert refusal(other) == (409, "other_wave_waits")
+        assert refusal(low) == (403, "role_too_low")
+
+    async def test_more_allowed_failures_count(self, carts: CartScene) -> None:
+        await breached(carts)
+
+        assert refusal(await carts.command("resume?plan=true")) == (409, "still_breached")
+        assert (await carts.command("resume?plan=true", {"allow": 1})).json()["changed"] is True
+        assert (await carts.show())["state"] == "PAUSED"
+
+    async def test_a_deleted_job_keeps_it_paused(self, carts: CartScene) -> None:
+        made = await carts.started()
+        await carts.command("pause")
+        deleted = await carts.served.delete("jobs/upgrade")
+        assert deleted.status_code < 300, deleted.text
+
+        rehearsed, refused = await carts.command("resume?plan=true"), await carts.command("resume")
+
+        assert refusal(rehearsed) == refusal(refused) == (409, "job_deleted")
+        assert rehearsed.json()["detail"] == refused.json()["detail"]
+        assert made in rehearsed.text

@@ -95,6 +95,6 @@ async def test_a_stream_ends_when_its_token_is_revoked(
 async def test_nobody_listens_once_a_caller_has_left(served: Served) -> None:
     async with streaming(served, "events/stream", after=0) as stream:
         await stream.event()
-        assert served.engine.queue.is_watched(EVENTS)
+        assert served.engine.queue.watched(EVENTS)
 
-    assert not served.engine.queue.is_watched(EVENTS)
+    assert not served.engine.queue.watched(EVENTS)

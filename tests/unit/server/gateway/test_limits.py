@@ -8,8 +8,7 @@ import pytest
 
 from rota.domain.ids import micros
 from rota.domain.keys import Bucket, KeyState, Rate
-from rota.ports.records import Role
-from rota.ports.store import KeyUse
+from rota.ports.records import KeyUse, Role
 from rota.server.gateway.limits import _bucket_answer
 from testkit.clock import START
 from tests.unit.server.gateway.served import YAML, Served, job, job_file

@@ -80,7 +80,7 @@ async def test_the_raw_log_of_a_run_that_has_not_begun_is_empty(served: Served) 
     assert (raw.status_code, raw.content) == (200, b"")
 
 
-@pytest.mark.parametrize("what", ["log", "log/raw", "log:search"])
+@pytest.mark.parametrize("what", ["log", "log/blocks", "log/raw", "log:search"])
 async def test_an_attempt_that_was_never_made_is_not_found(served: Served, what: str) -> None:
     await served.apply(job())
     run_id = await served.run_through(printed=b"one\n")
@@ -197,3 +197,44 @@ async def test_a_log_stream_begins_at_a_line(served: Served) -> None:
         lines = await stream.event()
 
     assert [line["text"] for line in lines["data"]["lines"]] == ["two"]
+
+
+async def test_blocks_are_lines_that_were_printed_together(served: Served) -> None:
+    await served.apply(job())
+    run_id = await served.run_through(printed=b"one\ntwo\nunfinished \xff")
+
+    page = (await served.get(f"runs/{run_id}/log/blocks")).json()
+
+    whole, part = page.pop("blocks")
+    assert whole == {
+        "n": 0,
+        "at": "1970-01-01T00:00:01Z",
+        "stream": "stdout",
+        "step": 1,
+        "text": "one\ntwo",
+        "continues": False,
+    }
+    assert (part["n"], part["text"], part["continues"]) == (2, "unfinished \ufffd", True)
+    window = (await served.get(f"runs/{run_id}/log")).json()
+    assert page == {name: window[name] for name in window if name != "lines"}
+
+
+async def test_blocks_begin_at_a_line_or_before_the_end(served: Served) -> None:
+    await served.apply(job())
+    run_id = await served.run_through(printed=b"".join(b"%d\n" % n for n in range(10)))
+    path = f"runs/{run_id}/log/blocks"
+
+    [rest] = (await served.get(path, params={"first_line": "7"})).json()["blocks"]
+    [tail] = (await served.get(path, params={"last": "2"})).json()["blocks"]
+
+    assert (rest["n"], rest["text"]) == (7, "7\n8\n9")
+    assert (tail["n"], tail["text"]) == (8, "8\n9")
+
+
+async def test_a_run_that_has_not_begun_has_no_blocks(served: Served) -> None:
+    await served.apply(job())
+    run = await served.trigger()
+
+    page = (await served.get(f"runs/{run['id']}/log/blocks")).json()
+
+    assert (page["attempt"], page["blocks"], page["complete"]) == (0, [], False)

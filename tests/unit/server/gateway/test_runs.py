@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from rota.operations import workers
 from rota.ports.records import Role
 from tests.unit.server.gateway.served import Served, job
 
@@ -458,8 +457,8 @@ async def test_a_run_that_waits_gets_another_priority(served: Served) -> None:
 
     assert (moved.status_code, moved.json()["priority"]) == (200, 9)
     session = (await served.worker()).session
-    claimed = await workers.claim(served.engine, session, 1)
-    assert [work.run for work in claimed.works] == [second]
+    claimed = await served.engine.store.claim(session, 1)
+    assert claimed.batch.runs == [second]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from rota.domain.states import RunState
-from rota.ports.queue import TIMES, WORKERS
+from rota.ports.queue import WORKERS
 from rota.server.scheduler.releaser import WorkerWatch
 from testkit.builders import LEASE, hello
 from tests.unit.server.scheduler.timeline import Timeline
@@ -20,21 +20,23 @@ def watch(timeline: Timeline) -> WorkerWatch:
     return WorkerWatch(timeline.engine, timeline.shards)
 
 
-async def test_a_worker_that_comes_wakes_it_and_it_wakes_the_releaser(
+async def test_a_worker_that_comes_wakes_it_and_it_offers_the_run(
     timeline: Timeline, watch: WorkerWatch
 ) -> None:
     [run] = await timeline.scene.trigger(await timeline.scene.job(needs={"site": "fra"}))
-    came, times = (timeline.engine.queue.listen(topic) for topic in (WORKERS, TIMES))
+    came, taker = timeline.engine.queue.listen(WORKERS), timeline.engine.queue.takes("default")
     assert await watch.run_once() == 0
 
     await timeline.store.register(hello("far", labels={"site": "fra"}), LEASE)
 
     assert await came.wait(timedelta(seconds=5))
     assert await watch.run_once() == 1
-    assert await times.wait(timedelta(seconds=5))
-    assert await timeline.scene.state(run) is RunState.SCHEDULED
+    ticket = await taker.take(timedelta(seconds=5))
+    assert ticket is not None
+    assert run in ticket.runs
+    assert await timeline.scene.state(run) is RunState.QUEUED
     came.close()
-    times.close()
+    taker.close()
 
 
 async def test_a_server_that_does_not_lead_lets_nothing_go(

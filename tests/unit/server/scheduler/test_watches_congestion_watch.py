@@ -11,6 +11,7 @@ from rota.domain.ids import micros
 from rota.ports.records import NewCalendar
 from rota.ports.work import Outcome
 from rota.server.scheduler.watches import CongestionWatch
+from testkit.builders import reported
 from testkit.clock import FakeClock
 from tests.unit.server.scheduler.timeline import Timeline
 
@@ -63,8 +64,8 @@ async def test_a_job_that_usually_takes_long_is_given_longer(timeline: Timeline)
     began = micros(timeline.ticker.instant)
     await timeline.pass_time(20 * MINUTE)
     ended = micros(timeline.ticker.instant)
-    outcome = Outcome(work.run, work.attempt, "COMPLETED", began, ended)
-    await timeline.store.finish(timeline.session, [outcome])
+    outcome = Outcome(work.run, work.number, "COMPLETED", began, ended)
+    await timeline.store.finish(timeline.session, reported(outcome))
     await timeline.pass_time(10 * MINUTE)
     await timeline.start_runs()
 

@@ -38,10 +38,10 @@ _MAX_FILTER = 2_000
 class CartsService(CartsServicer):
     """Service with all calls of `contracts/rota/v1/carts.proto`."""
 
-    def __init__(self, engine: Engine, settings: GatewaySettings) -> None:
+    def __init__(self, engine: Engine, settings: GatewaySettings, tokens: TrustedTokens) -> None:
         self._engine = engine
         self._settings = settings
-        self.tokens = TrustedTokens(engine, settings.trust_tokens_for)
+        self.tokens = tokens
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service on a server that has not been started yet."""

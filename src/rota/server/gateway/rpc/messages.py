@@ -186,7 +186,6 @@ _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _KEY = re.compile(r"[\x21-\x7e]{0,200}")
 _MAX_REFERENCE = 200
 _USUAL_SIZE = 100  # of a page
-SET = "api"  # of jobs that come without a file's name
 _SELECTED = {
     carts_pb2.RETRY_SELECTION_UNSPECIFIED: "failed",
     carts_pb2.RETRY_SELECTION_FAILED: "failed",
@@ -247,7 +246,7 @@ def instant_of(message: Timestamp, what: str) -> datetime:
     return instant
 
 
-async def file_of(text: str, project: str, limit: int, set_name: str) -> JobFile:
+async def file_of(text: str, project: str, limit: int, set_name: str | None) -> JobFile:
     """Read the job file of a request."""
     if len(text.encode()) > limit:
         raise Invalid(f"a job file may have {limit:,} bytes", code="too_large")

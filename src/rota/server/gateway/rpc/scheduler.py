@@ -51,10 +51,10 @@ _log = structlog.get_logger("rota.server.gateway")
 class SchedulerService(SchedulerServicer):
     """Service with all calls of `contracts/rota/v1/client.proto`."""
 
-    def __init__(self, engine: Engine, settings: GatewaySettings) -> None:
+    def __init__(self, engine: Engine, settings: GatewaySettings, tokens: TrustedTokens) -> None:
         self._engine = engine
         self._settings = settings
-        self.tokens = TrustedTokens(engine, settings.trust_tokens_for)
+        self.tokens = tokens
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service on a server that has not been started yet."""
@@ -194,7 +194,7 @@ class SchedulerService(SchedulerServicer):
                 await admitted(self.tokens, context, Role.VIEWER)  # the right to look may end
                 await context.write(pb.WatchResponse(events=map(event_message, events)))
 
-    async def _file(self, text: str, project: str, set_name: str = messages.SET) -> JobFile:
+    async def _file(self, text: str, project: str, set_name: str | None = None) -> JobFile:
         return await messages.file_of(text, project, self._settings.max_body_bytes, set_name)
 
     async def _job(self, project: str, job: str) -> Job:

@@ -15,7 +15,7 @@ import structlog
 from rota.domain.errors import Denied, RotaError, Unavailable
 from rota.operations.tokens import Caller
 from rota.ports.records import Role
-from rota.ports.work import MAX_MESSAGE, bearer_in, rpc_status_of
+from rota.ports.rpc import MAX_MESSAGE, bearer_in, rpc_status_of
 from rota.server.gateway.auth import TrustedTokens
 from rota.server.gateway.problems import HIDDEN, MAX_DETAIL
 from rota.server.gateway.rpc.messages import problem_message

@@ -15,6 +15,7 @@ from rota.contracts import client_pb2 as pb
 from rota.contracts.carts_pb2_grpc import CartsStub
 from rota.contracts.client_pb2_grpc import SchedulerStub
 from rota.ports.records import Role
+from rota.server.gateway.auth import TrustedTokens
 from rota.server.gateway.parameters import GatewaySettings
 from rota.server.gateway.rpc.carts import CartsService
 from rota.server.gateway.rpc.scheduler import SchedulerService
@@ -65,12 +66,11 @@ def problem_of(error: grpc.aio.AioRpcError) -> tuple[grpc.StatusCode, pb.Problem
 @pytest.fixture
 async def calls(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Calls]:
     async with serving_gateway(tmp_path) as served:
-        settings = GatewaySettings(
-            max_body_bytes=10_000, max_cart_bytes=100_000, trust_tokens_for=timedelta(0)
-        )
+        settings = GatewaySettings(max_body_bytes=10_000, max_cart_bytes=100_000)
+        tokens = TrustedTokens(served.engine, timedelta(0))
         services = [
-            SchedulerService(served.engine, settings).add_to,
-            CartsService(served.engine, settings).add_to,
+            SchedulerService(served.engine, settings, tokens).add_to,
+            CartsService(served.engine, settings, tokens).add_to,
         ]
         server = await serve("127.0.0.1:0", services)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:

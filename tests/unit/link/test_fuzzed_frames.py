@@ -1,0 +1,148 @@
+"""Frames that are truncated, doubled, reordered, changed or of foreign fences hurt nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+
+import grpc
+import pytest
+from structlog.testing import capture_logs
+
+from rota.contracts import worker_pb2 as pb
+from rota.domain.states import RunState
+from rota.ports.work import Beat, Dispatch, Work, WorkerLink
+from testkit.builders import Scene, hello
+from testkit.clock import FakeTicker
+from tests.unit.link.conftest import Cluster, Reception, Stream
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+SEEDS = 40
+STREAMS = 5  # for each seed, one after another
+QUIET = timedelta(milliseconds=50)  # without an answer: the server has dealt with all it will
+HELLO = pb.FromWorker(
+    number=1, hello=pb.Hello(worker="hostile", pool="default", slots=2, functions=["f"])
+)
+
+Frames = list[bytes]
+Mutation = Callable[[random.Random, Frames], Frames]
+
+
+def conversation(own: Work, foreign: Work) -> list[pb.FromWorker]:
+    """Everything a worker may say, about its own attempt and about somebody else's."""
+    runs, numbers = [own.run, foreign.run], [own.number, foreign.number]
+    fences = pb.Fences(runs=runs, fences=numbers)
+    return [
+        pb.FromWorker(number=2, beat=pb.Beat(held=fences, received=1, stream=1)),
+        pb.FromWorker(number=3, start=pb.Starts(runs=runs, fences=numbers, started_at=[1, 1])),
+        pb.FromWorker(
+            number=4,
+            progress=pb.ProgressItems(items=[pb.Progress(run=foreign.run, fence=1, done=1)]),
+        ),
+        pb.FromWorker(
+            number=5,
+            output=pb.OutputChunks(
+                items=[pb.OutputChunk(run=foreign.run, fence=1, lines=1, data=b"x")]
+            ),
+        ),
+        pb.FromWorker(
+            number=6,
+            report=pb.Report(
+                ends=pb.Ends(
+                    runs=runs,
+                    fences=numbers,
+                    started_at=[1, 1],
+                    ended_at=[2, 2],
+                    cpu_micros=[1, 1],
+                ),
+                outcomes=[
+                    pb.Outcome(run=foreign.run, fence=1, result=pb.ATTEMPT_RESULT_FAILED),
+                ],
+            ),
+        ),
+        pb.FromWorker(number=7, leave=pb.Leave()),
+    ]
+
+
+def truncate(rng: random.Random, frames: Frames) -> Frames:
+    at = rng.randrange(len(frames))
+    frames[at] = frames[at][: rng.randrange(len(frames[at]) + 1)]
+    return frames
+
+
+def change(rng: random.Random, frames: Frames) -> Frames:
+    at = rng.randrange(len(frames))
+    changed = bytearray(frames[at])
+    for _ in range(rng.randint(1, 4)):
+        changed[rng.randrange(len(changed))] = rng.randrange(256)
+    frames[at] = bytes(changed)
+    return frames
+
+
+def double(rng: random.Random, frames: Frames) -> Frames:
+    at = rng.randrange(len(frames))
+    return [*frames[:at], *[frames[at]] * rng.randint(2, 5), *frames[at:]]
+
+
+def reorder(rng: random.Random, frames: Frames) -> Frames:
+    rng.shuffle(frames)
+    return frames
+
+
+def inflate(rng: random.Random, frames: Frames) -> Frames:
+    """Repeat what is inside a message: repeated fields grow, others take the last value."""
+    at = rng.randrange(len(frames))
+    frames[at] *= rng.choice([2, 50, 2_000])
+    return frames
+
+
+MUTATIONS: list[Mutation] = [truncate, change, double, reorder, inflate]
+
+
+async def talk(stream: Stream, frames: Frames) -> None:
+    """Send it all, whether or not the server still listens, until it has no more to say."""
+    with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
+        for frame in frames:
+            await stream.write(frame)
+        while await asyncio.wait_for(stream.read(), QUIET.total_seconds()) is not grpc.aio.EOF:
+            pass
+    stream.cancel()
+
+
+async def taken(scene: Scene, reception: Reception, link: WorkerLink, session: str) -> Work:
+    await scene.trigger(await scene.job())
+    await reception.floor.claim_for(session)
+    order = await link.receive()
+    assert isinstance(order, Dispatch)
+    return order.batch.work(0)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+async def test_fuzzed_frames_change_nothing_of_others_and_crash_nobody(
+    cluster: Cluster, seed: int
+) -> None:
+    rng = random.Random(seed)
+    reception = await cluster.open()
+    scene = Scene(cluster.engine.store, FakeTicker())
+    bystander = await reception.connect(await reception.token("bystander"))
+    welcome = await bystander.register(hello("bystander"))
+    foreign = await taken(scene, reception, bystander, welcome.session)
+    token = await reception.token("hostile")
+
+    with capture_logs() as logged:
+        for _ in range(STREAMS):
+            own = Work(rng.choice(["r_1", foreign.run]), rng.choice([1, 2, 2**32 + 1]), "j", 1, 0)
+            frames = [message.SerializeToString() for message in conversation(own, foreign)]
+            for mutate in rng.choices(MUTATIONS, k=rng.randint(1, 3)):
+                frames = mutate(rng, frames)
+            await talk(await reception.talk(token), [HELLO.SerializeToString(), *frames])
+
+    run = await scene.show(foreign.run)
+    assert (run.state, run.attempt, run.progress) == (RunState.CLAIMED, 1, None)
+    assert (await bystander.beat(Beat((foreign.fence,), received=1))).alive
+    assert await scene.state(foreign.run) is RunState.CLAIMED
+    assert "worker stream failed" not in {line["event"] for line in logged}

@@ -1,0 +1,87 @@
+"""Reports of workers, which are not trusted to send only what every part can carry."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import structs
+
+from rota.domain.errors import Invalid
+from rota.domain.run import AttemptResult
+from rota.operations.workers import bounded
+from rota.ports.work import MAX_TEXT, EndBatch, Fence, Outcome, Report, StepOutcome
+from testkit.builders import ends, outcome
+
+FIRST, SECOND, THIRD = (Fence(f"r_{number}", 1) for number in range(3))
+
+
+def batch(outputs: dict[int, str]) -> EndBatch:
+    """Three ends, some with outputs."""
+    plain = ends(*(outcome(fence, at=7, cpu_seconds=0.5) for fence in (FIRST, SECOND, THIRD)))
+    return EndBatch(
+        plain.runs, plain.numbers, plain.started_at, plain.ended_at, plain.cpu_micros, outputs
+    )
+
+
+def test_what_has_no_outputs_stays_as_it_is() -> None:
+    report = Report(batch({}), (outcome(FIRST, AttemptResult.FAILED),))
+
+    assert bounded(report) == report
+
+
+def test_outputs_in_columns_are_kept_as_they_were_understood() -> None:
+    kept = bounded(Report(batch({0: ' {"a": 1, "a": 2}', 2: "null"})))
+
+    assert kept.ends == batch({0: '{"a":2}', 2: "null"})
+    assert kept.outcomes == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("{", "they are not JSON"),
+        ("[" * 5_000, "they are not JSON"),
+        ("[" * 40 + "]" * 40, "it is nested deeper than 32 levels"),
+        (str(2**63), "a whole number in it does not fit 64 bits"),
+    ],
+)
+def test_an_end_whose_outputs_cannot_be_kept_says_so(text: str, complaint: str) -> None:
+    kept = bounded(Report(batch({0: "1", 1: text, 2: "2"}), (outcome(FIRST),)))
+
+    message = f"its outputs were not kept: {complaint}"
+    told = Outcome(*_of(SECOND), AttemptResult.COMPLETED, 7, 7, message=message, cpu_seconds=0.5)
+    assert kept.ends.fences() == [FIRST, THIRD]
+    assert kept.ends.outputs == {0: "1", 1: "2"}
+    assert kept.outcomes == (told, outcome(FIRST))
+
+
+def test_texts_lose_what_no_store_can_hold() -> None:
+    step = StepOutcome("a\0b", "failed", cause="c\0")
+    told = outcome(FIRST, AttemptResult.FAILED, message="a\0\ud800b", cause="o\0m", steps=(step,))
+
+    [kept] = bounded(Report(outcomes=(told,))).outcomes
+
+    assert (kept.message, kept.cause) == ("a\ufffd?b", "o\ufffdm")
+    assert kept.steps == (StepOutcome("a\ufffdb", "failed", cause="c\ufffd"),)
+
+
+def test_a_text_is_cut_if_it_is_too_long() -> None:
+    [kept] = bounded(Report(outcomes=(outcome(FIRST, message="x" * 10**6),))).outcomes
+
+    assert len(kept.message) == MAX_TEXT
+
+
+@pytest.mark.parametrize("position", [-1, 3, 10**9])
+def test_outputs_of_no_end_are_dropped(position: int) -> None:
+    assert bounded(Report(batch({position: "1", 1: "2"}))) == Report(batch({1: "2"}))
+
+
+@pytest.mark.parametrize("column", ["runs", "numbers", "started_at", "ended_at", "cpu_micros"])
+def test_columns_that_do_not_fit_one_another_are_refused(column: str) -> None:
+    short = structs.replace(batch({}), **{column: getattr(batch({}), column)[:2]})
+
+    with pytest.raises(Invalid, match="same length"):
+        bounded(Report(short))
+
+
+def _of(fence: Fence) -> tuple[str, int]:
+    return fence.run, fence.number
