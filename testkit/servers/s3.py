@@ -110,7 +110,7 @@ class S3Server:
             raise ChildProcessError(f"weed ended:\n{(self._folder / 'log').read_text()}")
         try:
             obstore.put(self._as_admin(), "ready", b"")  # makes the bucket, too
-        except BaseError:
+        except (BaseError, FileNotFoundError):  # the latter while its routes are not set up yet
             return False
         return True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
@@ -184,10 +184,14 @@ class ObjectBlobs:
 
     async def put(self, key: str, data: bytes) -> None:
         segments_of(key)
-        # One that exists was put before, perhaps by a try of this very call whose answer was lost.
         async with self._noting_writes(), self._asking(key, len(data)):
-            with suppress(AlreadyExistsError):
+            try:
                 await obstore.put_async(self._store, key, data, mode="create")
+            except AlreadyExistsError:
+                pass  # put before, perhaps by a try of this very call whose answer was lost
+            except FileNotFoundError as error:
+                # A store that just starts, or a gateway before it, may say 404 to a write.
+                raise self._translated(error) from error
 
     async def get(self, key: str) -> bytes:
         segments_of(key)
@@ -271,7 +275,7 @@ class ObjectBlobs:
         except BaseError as error:
             raise self._translated(error) from error
 
-    def _translated(self, error: BaseError) -> Unavailable:
+    def _translated(self, error: BaseError | FileNotFoundError) -> Unavailable:
         text = str(error)
         status = _STATUS.search(text)
         if status is not None and status[1] in _DENIED:

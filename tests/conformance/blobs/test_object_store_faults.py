@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
@@ -101,18 +102,32 @@ async def test_a_store_that_hangs_is_given_up_in_time(
     assert "no answer within 2 s" in error.message
 
 
-@each_call
-async def test_a_store_with_trouble_of_its_own_is_unavailable(s3: S3Server, call: str) -> None:
-    async def fail(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+@asynccontextmanager
+async def answering(status: bytes) -> AsyncIterator[int]:
+    """A server that answers every request like this, on the port that it yields."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.write(b"HTTP/1.1 %b\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % status)
         writer.close()
 
-    async with await asyncio.start_server(fail, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@each_call
+async def test_a_store_with_trouble_of_its_own_is_unavailable(s3: S3Server, call: str) -> None:
+    async with answering(b"503 Slow Down") as port:
         error = await complaint(call, await opened(s3, **s3.environ(port)))
 
     assert "503" in error.message
+
+
+async def test_a_store_that_knows_no_address_yet_is_unavailable_to_writes(s3: S3Server) -> None:
+    async with answering(b"404 Not Found") as port:
+        error = await complaint("put", await opened(s3, **s3.environ(port)))
+
+    assert error.code == "blobs_unreachable"
 
 
 async def test_a_blob_cut_off_on_its_way_back_is_never_given_in_part(
