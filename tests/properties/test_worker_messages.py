@@ -55,6 +55,7 @@ from rota.ports.work import (
     StepOutcome,
     Watch,
     Welcome,
+    Witness,
     Work,
     WorkBatch,
 )
@@ -165,6 +166,7 @@ CHUNKS = st.builds(
     st.builds(ChunkMeta, ATTEMPTS, TOTALS, SHARES, SHARES, MILLISECONDS, MILLISECONDS),
     st.binary(),
 )
+WITNESSES = st.none() | st.builds(Witness, NAMES, TOTALS, TOTALS)
 HELLOS = st.builds(
     Hello,
     worker=NAMES,
@@ -178,6 +180,7 @@ HELLOS = st.builds(
     resumes=st.just("") | NAMES,
     succeeds=st.just("") | NAMES,
     offers=st.lists(st.builds(Offer, NAMES, NAMES, TEXTS), max_size=3).map(tuple),
+    witness=WITNESSES,
 )
 WORK = st.builds(
     Work,
@@ -232,13 +235,19 @@ BOTH_WAYS: dict[str, tuple[Any, Any, Any]] = {
     ),
     "welcome": (
         st.builds(
-            Welcome, NAMES, NUMBERS, INSTANTS, STREAMS, st.lists(NAMES, max_size=3).map(tuple)
+            Welcome,
+            NAMES,
+            NUMBERS,
+            INSTANTS,
+            STREAMS,
+            st.lists(NAMES, max_size=3).map(tuple),
+            WITNESSES,
         ),
         messages.welcome_message,
         messages.welcome_from,
     ),
     "beat answer": (
-        st.builds(BeatAnswer, st.booleans(), INSTANTS, BATCHES, BATCHES, st.booleans()),
+        st.builds(BeatAnswer, st.booleans(), INSTANTS, BATCHES, BATCHES, st.booleans(), WITNESSES),
         messages.beat_answer_message,
         messages.beat_answer_from,
     ),
@@ -272,6 +281,7 @@ def test_values_arrive_as_they_were_sent(kind: str, data: st.DataObject) -> None
     [
         (Beat, pb.Beat),
         (Offer, pb.Offer),
+        (Witness, pb.Witness),
         (StepOutcome, pb.StepOutcome),
         (Report, pb.Report),
         (Welcome, pb.Welcome),

@@ -46,6 +46,7 @@ from rota.ports.work import (
     StepOutcome,
     Watch,
     Welcome,
+    Witness,
     WorkBatch,
     in_parts,
     storable,
@@ -121,6 +122,7 @@ def hello_message(hello: Hello) -> pb.Hello:
         offers=[pb.Offer(kind=o.kind, name=o.name, reason=o.reason) for o in hello.offers],
         resumes=hello.resumes,
         succeeds=hello.succeeds,
+        witness=_witness_message(hello.witness),
     )
 
 
@@ -148,6 +150,7 @@ def hello_from(message: pb.Hello) -> Hello:
         resumes=checks.name(message.resumes, "resumes") if message.resumes else "",
         succeeds=checks.name(message.succeeds, "succeeds") if message.succeeds else "",
         offers=tuple(map(_offer_from, checks.items(message.offers, "offers", MAX_LABELS))),
+        witness=_witness_from(message),
     )
 
 
@@ -159,6 +162,22 @@ def _offer_from(message: pb.Offer) -> Offer:
     )
 
 
+def _witness_message(witness: Witness | None) -> pb.Witness | None:
+    if witness is None:
+        return None
+    return pb.Witness(store=witness.store, incarnation=witness.incarnation, tick=witness.tick)
+
+
+def _witness_from(message: pb.Hello | pb.Welcome | pb.BeatAnswer) -> Witness | None:
+    if not message.HasField("witness"):
+        return None
+    return Witness(
+        checks.name(message.witness.store, "store"),
+        checks.count(message.witness.incarnation, "incarnation"),
+        checks.count(message.witness.tick, "tick"),
+    )
+
+
 def welcome_message(welcome: Welcome) -> pb.Welcome:
     return pb.Welcome(
         session=welcome.session,
@@ -166,6 +185,7 @@ def welcome_message(welcome: Welcome) -> pb.Welcome:
         store_now=welcome.store_now,
         stream=welcome.stream,
         requests=welcome.requests,
+        witness=_witness_message(welcome.witness),
     )
 
 
@@ -176,6 +196,7 @@ def welcome_from(message: pb.Welcome) -> Welcome:
         message.store_now,
         message.stream,
         tuple(message.requests),
+        _witness_from(message),
     )
 
 
@@ -206,6 +227,7 @@ def beat_answer_message(answer: BeatAnswer) -> pb.BeatAnswer:
         cancel=fences_message(answer.cancel),
         unknown=fences_message(answer.unknown),
         draining=answer.draining,
+        witness=_witness_message(answer.witness),
     )
 
 
@@ -216,6 +238,7 @@ def beat_answer_from(message: pb.BeatAnswer) -> BeatAnswer:
         cancel=fences_from(message.cancel),
         unknown=fences_from(message.unknown),
         draining=message.draining,
+        witness=_witness_from(message),
     )
 
 

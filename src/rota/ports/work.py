@@ -385,6 +385,18 @@ class Offer(msgspec.Struct, frozen=True, array_like=True):
     reason: str = ""  # why it does not have it; "": it has it
 
 
+class Witness(msgspec.Struct, frozen=True, array_like=True):
+    """How far a store had come when somebody saw it. Nobody tells or compares it yet.
+
+    It will show that a store was put back to an earlier time, in which what happened since may be
+    executed again.
+    """
+
+    store: str
+    incarnation: Total = 0
+    tick: Total = 0
+
+
 class Hello(msgspec.Struct, frozen=True):
     """Offer of a worker that registers."""
 
@@ -401,6 +413,7 @@ class Hello(msgspec.Struct, frozen=True):
     )
     resources: Mapping[str, Amount] = {}  # thousandths by name, without slots
     offers: tuple[Offer, ...] = ()  # () from a worker that tells none
+    witness: Witness | None = None  # the highest that it was told
 
 
 class Welcome(msgspec.Struct, frozen=True):
@@ -411,6 +424,7 @@ class Welcome(msgspec.Struct, frozen=True):
     store_now: int  # microseconds
     stream: int = 1  # which connection of the session this is
     requests: tuple[str, ...] = ()  # optional requests that this server answers
+    witness: Witness | None = None
 
 
 class Beat(msgspec.Struct, frozen=True):
@@ -429,6 +443,7 @@ class BeatAnswer(msgspec.Struct, frozen=True):
     cancel: tuple[Fence, ...] = ()
     unknown: tuple[Fence, ...] = ()  # the worker believes them leased, the store does not: kill
     draining: bool = False  # it gets nothing new until somebody says otherwise
+    witness: Witness | None = None
 
 
 class ReportAnswer(msgspec.Struct, frozen=True):
