@@ -21,6 +21,7 @@ from rota.link.grpc_checks import ADMITTED
 from rota.ports.rpc import MAX_MESSAGE
 from rota.ports.work import (
     MAX_ITEMS,
+    OUTDATED_SERVER,
     Beat,
     BeatAnswer,
     Hello,
@@ -276,11 +277,7 @@ def _advice(error: grpc.aio.AioRpcError, tls: ClientTls | None) -> str:
 def _translated(server: str, error: grpc.aio.AioRpcError, advice: str = "") -> RotaError:
     """Translate the end of a stream into a `RotaError`."""
     if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-        return Unavailable(
-            f"{server}: this server is of an older release, or none of Rota:"
-            " install this worker's release there first (docs/upgrading.md)",
-            code="outdated_server",
-        )
+        return Unavailable(f"{server}: {OUTDATED_SERVER}", code="outdated_server")
     message = f"{server}: {error.details() or error.code().name.lower()}{advice}"
     codes = [value for key, value in error.trailing_metadata() or () if key == "rota-code"]
     code = str(codes[0]) if codes else ""

@@ -22,6 +22,7 @@ from rota.ports.work import (
     MAX_FENCE,
     MAX_ITEMS,
     MAX_LABELS,
+    MAX_SLOTS,
     MAX_STEPS,
     Beat,
     BeatAnswer,
@@ -55,7 +56,6 @@ from rota.ports.work import (
 log = structlog.get_logger()
 
 MAX_OUTPUTS = 8 * 1024 * 1024  # bytes of a result as JSON
-MAX_SLOTS = 10_000
 PIECE = 1024 * 1024  # bytes; a dispatch above it travels as several messages
 _MAX_HELD = 5 * MAX_SLOTS  # ends whose answers were lost are held besides
 _MAX_HELLO = 1024 * 1024  # bytes

@@ -29,10 +29,28 @@ MAX_LABELS = 100  # of a worker; also of the resources it offers
 MAX_NAME = 200  # characters; also of a label and of its value
 MAX_TEXT = 64 * 1024  # characters of a text for people
 MAX_AMOUNT = 10**18  # thousandths of a resource
+MAX_SLOTS = 10_000  # of a worker
+MIN_LEASE, MAX_LEASE = 0.001, 2.0**31  # seconds
 MAX_PARCEL = 256 * 1024  # bytes of output or of outcomes in a request, unless one has more
 LAST_INSTANT = micros(datetime(2200, 1, 1, tzinfo=UTC))
 
-# What a worker may say: adapters refuse the rest when they read a message.
+UNREADABLE = (
+    msgspec.MsgspecError,
+    RecursionError,
+    UnicodeDecodeError,
+)  # raised by what others sent
+
+# What each side says when the other one speaks another version of the protocol.
+OUTDATED_WORKER = (
+    "this server is of a newer release: install that release on this worker, too"
+    " (docs/upgrading.md)"
+)
+OUTDATED_SERVER = (
+    "this server is of an older release, or none of Rota:"
+    " install this worker's release there first (docs/upgrading.md)"
+)
+
+# What a worker or a server may say: adapters refuse the rest when they read a message.
 Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_NUMBER)]
 FenceNumber = Annotated[int, msgspec.Meta(ge=0, le=MAX_FENCE)]
 Total = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOTAL)]
@@ -40,6 +58,8 @@ Code = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Amount = Annotated[int, msgspec.Meta(ge=0, le=MAX_AMOUNT)]
 Micros = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
 Millis = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT // 1_000)]
+LeaseSeconds = Annotated[float, msgspec.Meta(ge=MIN_LEASE, le=MAX_LEASE)]
+Slots = Annotated[int, msgspec.Meta(ge=1, le=MAX_SLOTS)]
 
 T = TypeVar("T")
 JobRef = tuple[str, int]  # job id, version
@@ -402,7 +422,7 @@ class Hello(msgspec.Struct, frozen=True):
 
     worker: str
     pool: str
-    slots: int
+    slots: Slots
     labels: Mapping[str, str] = {}
     functions: tuple[str, ...] = ()
     guard_mode: str = ""
@@ -420,8 +440,8 @@ class Welcome(msgspec.Struct, frozen=True):
     """Answer of the server to a worker that registers."""
 
     session: str
-    lease_seconds: float
-    store_now: int  # microseconds
+    lease_seconds: LeaseSeconds
+    store_now: Micros
     stream: int = 1  # which connection of the session this is
     requests: tuple[str, ...] = ()  # optional requests that this server answers
     witness: Witness | None = None
@@ -439,7 +459,7 @@ class Beat(msgspec.Struct, frozen=True):
 
 class BeatAnswer(msgspec.Struct, frozen=True):
     alive: bool  # False: the session is over, stop everything and register anew
-    store_now: int = 0  # microseconds
+    store_now: Micros = 0
     cancel: tuple[Fence, ...] = ()
     unknown: tuple[Fence, ...] = ()  # the worker believes them leased, the store does not: kill
     draining: bool = False  # it gets nothing new until somebody says otherwise
