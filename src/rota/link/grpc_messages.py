@@ -22,8 +22,11 @@ from rota.ports.work import (
     MAX_FENCE,
     MAX_ITEMS,
     MAX_LABELS,
+    MAX_LEASE,
     MAX_SLOTS,
     MAX_STEPS,
+    MIN_LEASE,
+    UNREADABLE,
     Beat,
     BeatAnswer,
     Cancel,
@@ -190,10 +193,12 @@ def welcome_message(welcome: Welcome) -> pb.Welcome:
 
 
 def welcome_from(message: pb.Welcome) -> Welcome:
+    if not MIN_LEASE <= message.lease_seconds <= MAX_LEASE:
+        raise checks.bad(f"lease_seconds: {message.lease_seconds} is no lease")
     return Welcome(
-        message.session,
+        checks.name(message.session, "session"),
         message.lease_seconds,
-        message.store_now,
+        checks.instant(message.store_now, "store_now"),
         message.stream,
         tuple(message.requests),
         _witness_from(message),
@@ -234,7 +239,7 @@ def beat_answer_message(answer: BeatAnswer) -> pb.BeatAnswer:
 def beat_answer_from(message: pb.BeatAnswer) -> BeatAnswer:
     return BeatAnswer(
         alive=message.alive,
-        store_now=message.store_now,
+        store_now=checks.instant(message.store_now, "store_now"),
         cancel=fences_from(message.cancel),
         unknown=fences_from(message.unknown),
         draining=message.draining,
@@ -562,7 +567,7 @@ def _readable_specs(messages: Sequence[pb.SpecEntry]) -> Iterator[SpecEntry]:
     for message in messages:
         try:
             spec = _specs.decode(message.spec_json)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             log.error("worker.unreadable_job", job_id=message.job_id, error=str(error))
         else:
             yield SpecEntry(message.job_id, message.job_version, spec)

@@ -46,7 +46,7 @@ from rota.ports.work import (
     in_parts,
 )
 
-# Frames are those of `sdk/host/wire.py`, four bytes of length and MessagePack. They are written down
+# Frames are those of `sdk/host/wire.py`, four bytes of length and MessagePack. They are described
 # twice: the link and the SDK may not import one another, nor the SDK what lies beneath both.
 _LENGTH_BYTES = 4
 # Of the frames and all they carry. Whoever changes what the other side must understand adds one.

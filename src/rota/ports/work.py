@@ -32,7 +32,9 @@ MAX_AMOUNT = 10**18  # thousandths of a resource
 MAX_SLOTS = 10_000  # of a worker
 MIN_LEASE, MAX_LEASE = 0.001, 2.0**31  # seconds
 MAX_PARCEL = 256 * 1024  # bytes of output or of outcomes in a request, unless one has more
-LAST_INSTANT = micros(datetime(2200, 1, 1, tzinfo=UTC))
+LAST_INSTANT = micros(datetime(2200, 1, 1, tzinfo=UTC))  # that a worker or the store's clock tells
+MIN_INSTANT = micros(datetime.min.replace(tzinfo=UTC))  # of due times and deadlines
+MAX_INSTANT = micros(datetime.max.replace(tzinfo=UTC))
 
 UNREADABLE = (
     msgspec.MsgspecError,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,6 +21,9 @@ from rota.ports.executor import Completions, Executor, JobBatch
 from rota.ports.work import (
     KNOWN_SPECS,
     MAX_FENCE,
+    MAX_INSTANT,
+    MIN_INSTANT,
+    UNREADABLE,
     Beat,
     Dispatch,
     Fence,
@@ -431,8 +434,12 @@ def _checked(batch: WorkBatch) -> list[Fence]:
         and len(batch.job_of) in (0, count)
         and (jobs > 0 or not count)
         and (not batch.job_of or (min(batch.job_of) >= 0 and max(batch.job_of) < jobs))
-        and (not count or (min(batch.numbers) >= 0 and max(batch.numbers) <= MAX_FENCE))
+        and _are_within(0, batch.numbers, MAX_FENCE)
+        and _are_within(MIN_INSTANT, batch.due_at, MAX_INSTANT)
+        and _are_within(MIN_INSTANT, batch.deadlines.values(), MAX_INSTANT)
         and all(at in positions for at in (*batch.inputs, *batch.deadlines, *batch.carts))
+        and all(batch.runs)
+        and "".join(batch.runs).isprintable()
     )
     fences = batch.fences() if is_sound else []
     if not is_sound or len(set(fences)) < count or not _are_readable(batch.inputs.values()):
@@ -440,11 +447,15 @@ def _checked(batch: WorkBatch) -> list[Fence]:
     return fences
 
 
+def _are_within(least: int, values: Collection[int], most: int) -> bool:
+    return not values or (min(values) >= least and max(values) <= most)
+
+
 def _are_readable(inputs: Iterable[str]) -> bool:
     try:
         for text in inputs:
             _inputs.decode(text)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return False
     return True
 
