@@ -220,7 +220,7 @@ ORDERS = (
 BOTH_WAYS: dict[str, tuple[Any, Any, Any]] = {
     "hello": (HELLOS, messages.hello_message, messages.hello_from),
     "beat": (
-        st.builds(Beat, BATCHES, st.booleans(), TOTALS, TOTALS, TEXTS),
+        st.builds(Beat, BATCHES, st.booleans(), TOTALS, TOTALS, TEXTS, BATCHES),
         messages.beat_message,
         messages.beat_from,
     ),

@@ -212,6 +212,7 @@ def beat_message(beat: Beat) -> pb.Beat:
         received=beat.received,
         stream=beat.stream,
         trouble=storable(beat.trouble),
+        given_up=fences_message(beat.given_up),
     )
 
 
@@ -222,6 +223,7 @@ def beat_from(message: pb.Beat) -> Beat:
         received=checks.count(message.received, "items received"),
         stream=checks.count(message.stream, "stream"),
         trouble=storable(message.trouble),
+        given_up=fences_from(message.given_up),
     )
 
 

@@ -457,6 +457,7 @@ class Beat(msgspec.Struct, frozen=True):
     received: Total = 0  # items of work that came in this stream
     stream: Total = 0  # which one that is; 0: not told
     trouble: str = ""  # what it cannot do at present, such as delivering output; "": nothing
+    given_up: tuple[Fence, ...] = ()  # over, but no server took their end: not held any more
 
 
 class BeatAnswer(msgspec.Struct, frozen=True):

@@ -36,7 +36,7 @@ from rota.ports.work import (
     WorkBatch,
     storable,
 )
-from rota.worker.ends import EndQueue, Sending, outcome_at, picked
+from rota.worker.ends import EndQueue, GivenUp, Sending, outcome_at, picked
 from rota.worker.output import AttemptOutput, OutputTimes
 from rota.worker.spool import OutputSpool
 
@@ -79,7 +79,12 @@ class Attempts:
         self._interrupted: set[Fence] = set()  # the worker stops: another one tries them
         self._outputs: dict[Fence, AttemptOutput] = {}
         self._ended: set[Fence] = set()  # the held ones that are over
-        self._ends = EndQueue(clock.monotonic)  # of these, until they are acknowledged
+        self._given_up = GivenUp(clock.monotonic)
+        self._untold: dict[Fence, None] = {}  # ends given up that no beat was answered with
+        spool.on_given_up = self._given_up.note
+        self._ends = EndQueue(  # of these, until they are acknowledged
+            clock.monotonic, self._given_up.note
+        )
         self._ended_at = 0.0  # monotonic: when the latest did
         self._are_quick = False  # the latest ends came soon after one another
         self._received = 0  # items of work, in this stream
@@ -102,7 +107,31 @@ class Attempts:
 
     def beat(self, stream: int, *, stopping: bool = False) -> Beat:
         """Build a beat: held attempts and the count of received work, of the same moment."""
-        return Beat(tuple(self._held), stopping, self._received, stream, self.spool.trouble)
+        return Beat(
+            tuple(self._held),
+            stopping,
+            self._received,
+            stream,
+            self.trouble,
+            tuple(self._untold),
+        )
+
+    def beaten(self, beat: Beat) -> None:
+        """Note that a beat was answered."""
+        for fence in beat.given_up:
+            self._untold.pop(fence, None)
+
+    @property
+    def trouble(self) -> str:
+        """Say what cannot be delivered, and for some minutes what was given up."""
+        told = (self._ends.trouble, self.spool.trouble, self._given_up.trouble)
+        return "; ".join(filter(None, told))
+
+    def _let_go_of_given_up(self) -> None:
+        """Free the slots of attempts whose ends no server takes: they count as lost."""
+        if given_up := self._ends.take_given_up():
+            self._untold.update(dict.fromkeys(given_up))
+            self.forget(given_up)
 
     # --- from the server
 
@@ -113,6 +142,7 @@ class Attempts:
         """
         self._received = 0
         self._ends.break_link(is_suspicious=after_break)
+        self._let_go_of_given_up()
         self._note_ends()
 
     def accept(self, dispatch: Dispatch) -> tuple[list[Held], list[Held]]:
@@ -403,6 +433,7 @@ class Attempts:
     def put_off(self, sending: Sending, reason: str, report_again: timedelta) -> None:
         """Send a report again later that a server refused as a whole."""
         self._ends.put_off(sending, report_again.total_seconds(), reason)
+        self._let_go_of_given_up()
 
     def starts_to_report(self, older_than: float) -> list[Start]:
         """List starts of attempts that have run for so long; shorter ones only report their end."""

@@ -102,7 +102,7 @@ def truncate(rng: random.Random, frames: Frames) -> Frames:
 def change(rng: random.Random, frames: Frames) -> Frames:
     at = rng.randrange(len(frames))
     changed = bytearray(frames[at])
-    for _ in range(rng.randint(1, 4)):
+    for _ in range(rng.randint(1, 4) if changed else 0):
         changed[rng.randrange(len(changed))] = rng.randrange(256)
     frames[at] = bytes(changed)
     return frames
