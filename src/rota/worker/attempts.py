@@ -41,7 +41,9 @@ from rota.worker.output import AttemptOutput, OutputTimes
 from rota.worker.spool import OutputSpool
 
 REPORT_AGAIN = timedelta(seconds=2)  # what a server could not take yet
-_SETTLING = timedelta(seconds=1)  # how long an end waits for the last of its output to arrive
+# How long an end waits for the last of its output to arrive. Its slot waits as well, and is to be
+# idle for a second at most: the rest is for a new link, the report and the next start.
+_SETTLING = timedelta(milliseconds=500)
 _ENOUGH_ENDS = 32  # for a report that need not wait for more
 _QUICK = timedelta(milliseconds=5)  # ends that come faster than this may wait for one another
 

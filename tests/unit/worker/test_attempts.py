@@ -582,3 +582,20 @@ class TestEndThatNoServerTakes:
         assert spool.is_empty
         assert failing.startswith("output of a run (0.0 MB) cannot be delivered: the connection")
         assert attempts.beat(1).trouble == "given up, because no server took it: output of r_1"
+
+
+@pytest.mark.anyio
+async def test_an_end_waits_for_output_that_does_not_arrive_for_less_than_a_second(
+    attempts: Attempts,
+) -> None:
+    attempts.spool.open()
+    attempts.begin(attempts.accept(dispatch("at_least_once"))[0])
+    attempts.output(FENCE).feed(Stream.STDOUT, 0, b"line\n" * 2_000)
+    loop = asyncio.get_running_loop()
+    ended_at = loop.time()
+
+    attempts.ended([outcome(FENCE)])
+    await asyncio.wait_for(attempts.has_news.wait(), 10)
+
+    assert loop.time() - ended_at < 1
+    assert results(attempts) == [AttemptResult.COMPLETED]
