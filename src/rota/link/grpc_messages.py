@@ -22,7 +22,11 @@ from rota.ports.work import (
     MAX_FENCE,
     MAX_ITEMS,
     MAX_LABELS,
+    MAX_LEASE,
+    MAX_SLOTS,
     MAX_STEPS,
+    MIN_LEASE,
+    UNREADABLE,
     Beat,
     BeatAnswer,
     Cancel,
@@ -46,6 +50,7 @@ from rota.ports.work import (
     StepOutcome,
     Watch,
     Welcome,
+    Witness,
     WorkBatch,
     in_parts,
     storable,
@@ -54,7 +59,6 @@ from rota.ports.work import (
 log = structlog.get_logger()
 
 MAX_OUTPUTS = 8 * 1024 * 1024  # bytes of a result as JSON
-MAX_SLOTS = 10_000
 PIECE = 1024 * 1024  # bytes; a dispatch above it travels as several messages
 _MAX_HELD = 5 * MAX_SLOTS  # ends whose answers were lost are held besides
 _MAX_HELLO = 1024 * 1024  # bytes
@@ -121,6 +125,7 @@ def hello_message(hello: Hello) -> pb.Hello:
         offers=[pb.Offer(kind=o.kind, name=o.name, reason=o.reason) for o in hello.offers],
         resumes=hello.resumes,
         succeeds=hello.succeeds,
+        witness=_witness_message(hello.witness),
     )
 
 
@@ -148,6 +153,7 @@ def hello_from(message: pb.Hello) -> Hello:
         resumes=checks.name(message.resumes, "resumes") if message.resumes else "",
         succeeds=checks.name(message.succeeds, "succeeds") if message.succeeds else "",
         offers=tuple(map(_offer_from, checks.items(message.offers, "offers", MAX_LABELS))),
+        witness=_witness_from(message),
     )
 
 
@@ -159,6 +165,22 @@ def _offer_from(message: pb.Offer) -> Offer:
     )
 
 
+def _witness_message(witness: Witness | None) -> pb.Witness | None:
+    if witness is None:
+        return None
+    return pb.Witness(store=witness.store, incarnation=witness.incarnation, tick=witness.tick)
+
+
+def _witness_from(message: pb.Hello | pb.Welcome | pb.BeatAnswer) -> Witness | None:
+    if not message.HasField("witness"):
+        return None
+    return Witness(
+        checks.name(message.witness.store, "store"),
+        checks.count(message.witness.incarnation, "incarnation"),
+        checks.count(message.witness.tick, "tick"),
+    )
+
+
 def welcome_message(welcome: Welcome) -> pb.Welcome:
     return pb.Welcome(
         session=welcome.session,
@@ -166,16 +188,20 @@ def welcome_message(welcome: Welcome) -> pb.Welcome:
         store_now=welcome.store_now,
         stream=welcome.stream,
         requests=welcome.requests,
+        witness=_witness_message(welcome.witness),
     )
 
 
 def welcome_from(message: pb.Welcome) -> Welcome:
+    if not MIN_LEASE <= message.lease_seconds <= MAX_LEASE:
+        raise checks.bad(f"lease_seconds: {message.lease_seconds} is no lease")
     return Welcome(
-        message.session,
+        checks.name(message.session, "session"),
         message.lease_seconds,
-        message.store_now,
+        checks.instant(message.store_now, "store_now"),
         message.stream,
         tuple(message.requests),
+        _witness_from(message),
     )
 
 
@@ -186,6 +212,7 @@ def beat_message(beat: Beat) -> pb.Beat:
         received=beat.received,
         stream=beat.stream,
         trouble=storable(beat.trouble),
+        given_up=fences_message(beat.given_up),
     )
 
 
@@ -196,6 +223,7 @@ def beat_from(message: pb.Beat) -> Beat:
         received=checks.count(message.received, "items received"),
         stream=checks.count(message.stream, "stream"),
         trouble=storable(message.trouble),
+        given_up=fences_from(message.given_up),
     )
 
 
@@ -206,16 +234,18 @@ def beat_answer_message(answer: BeatAnswer) -> pb.BeatAnswer:
         cancel=fences_message(answer.cancel),
         unknown=fences_message(answer.unknown),
         draining=answer.draining,
+        witness=_witness_message(answer.witness),
     )
 
 
 def beat_answer_from(message: pb.BeatAnswer) -> BeatAnswer:
     return BeatAnswer(
         alive=message.alive,
-        store_now=message.store_now,
+        store_now=checks.instant(message.store_now, "store_now"),
         cancel=fences_from(message.cancel),
         unknown=fences_from(message.unknown),
         draining=message.draining,
+        witness=_witness_from(message),
     )
 
 
@@ -539,7 +569,7 @@ def _readable_specs(messages: Sequence[pb.SpecEntry]) -> Iterator[SpecEntry]:
     for message in messages:
         try:
             spec = _specs.decode(message.spec_json)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             log.error("worker.unreadable_job", job_id=message.job_id, error=str(error))
         else:
             yield SpecEntry(message.job_id, message.job_version, spec)

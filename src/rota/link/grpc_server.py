@@ -20,7 +20,7 @@ from rota.domain.errors import Conflict, Denied, NotFound, RotaError, Unavailabl
 from rota.link import grpc_checks as checks
 from rota.link import grpc_messages as messages
 from rota.ports.rpc import bearer_in, rpc_status_of
-from rota.ports.work import Hello, WorkerDesk, WorkerIdentity
+from rota.ports.work import OUTDATED_WORKER, Hello, WorkerDesk, WorkerIdentity
 
 log = structlog.get_logger()
 
@@ -66,8 +66,7 @@ class WorkersService(WorkersServicer):
                 log.warning("worker.outdated", worker=worker, hint="install this release there")
         await context.abort(
             grpc.StatusCode.UNAVAILABLE,
-            "this server is of a newer release: install that release on this worker, too"
-            " (docs/upgrading.md)",
+            OUTDATED_WORKER,
             (("rota-code", "outdated_worker"),),
         )
 

@@ -11,13 +11,24 @@ import struct
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import structlog
 
-from rota.domain.errors import Conflict, Denied, NotFound, RotaError, Unavailable
+from rota.domain.errors import (
+    Conflict,
+    Denied,
+    Invalid,
+    NotFound,
+    RotaError,
+    Unavailable,
+    first_of,
+)
 from rota.ports.work import (
+    OUTDATED_SERVER,
+    OUTDATED_WORKER,
+    UNREADABLE,
     Beat,
     BeatAnswer,
     Dispatch,
@@ -35,10 +46,17 @@ from rota.ports.work import (
     in_parts,
 )
 
+# Frames are those of `sdk/host/wire.py`, four bytes of length and MessagePack. They are described
+# twice: the link and the SDK may not import one another, nor the SDK what lies beneath both.
 _LENGTH_BYTES = 4
+# Of the frames and all they carry. Whoever changes what the other side must understand adds one.
+PROTOCOL = 2
+_NO_PROTOCOL = 1  # of the releases that told none
 MAX_FRAME = 128 * 1024 * 1024
 PIECE = 8 * 1024 * 1024  # bytes; a dispatch above it travels as several frames
 ORDER = 0  # the number of a frame that answers nothing
+
+T = TypeVar("T")
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):
@@ -57,8 +75,26 @@ def _verb(request: Any, answer: Any) -> Verb:
     return Verb(msgspec.msgpack.Decoder(request), msgspec.msgpack.Decoder(answer))
 
 
+class Registration(msgspec.Struct, frozen=True, array_like=True):
+    """A hello with its version: a server that does not know that reads no hello in it."""
+
+    protocol: int
+    hello: msgspec.Raw
+
+
+class Registered(msgspec.Struct, frozen=True, array_like=True):
+    protocol: int
+    welcome: msgspec.Raw
+
+
+class _Named(msgspec.Struct, frozen=True):
+    """What all versions of a hello have."""
+
+    worker: str = ""
+
+
 VERBS = {
-    "register": _verb(Hello, Welcome),
+    "register": _verb(msgspec.Raw, Registered),
     "beat": _verb(Beat, BeatAnswer),
     "start": _verb(tuple[Start, ...], StartAnswer),
     "report": _verb(Report, ReportAnswer),
@@ -67,6 +103,10 @@ VERBS = {
     "leave": _verb(None, None),
 }
 ORDERS = msgspec.msgpack.Decoder(Order)
+_registrations = msgspec.msgpack.Decoder(Registration)
+_hellos = msgspec.msgpack.Decoder(Hello)
+_welcomes = msgspec.msgpack.Decoder(Welcome)
+_names = msgspec.msgpack.Decoder(_Named)
 _frames = msgspec.msgpack.Decoder(Frame)
 encode = msgspec.msgpack.encode
 
@@ -84,14 +124,19 @@ async def read_frame(reader: asyncio.StreamReader) -> Frame:
         if length > MAX_FRAME:
             raise ConnectionError(f"a frame of {length} bytes is too long")
         return _frames.decode(await reader.readexactly(length))
-    except (asyncio.IncompleteReadError, msgspec.MsgspecError) as error:
+    except (asyncio.IncompleteReadError, *UNREADABLE) as error:
         raise ConnectionError("the connection ended") from error
 
 
 log = structlog.get_logger()
 
 _ANSWER_SECONDS = 10.0
+_BAD_MESSAGE = "bad_message"
 _NOTHING = msgspec.Raw(encode(None))
+_LOGGED = {  # event and hint, by what a worker of another release is told
+    "outdated_worker": ("worker.outdated", "install this release there"),
+    "outdated_server": ("worker.newer", "install its release here first"),
+}
 _KINDS: dict[str, type[RotaError]] = {
     "NotFound": NotFound,
     "Denied": Denied,
@@ -133,8 +178,19 @@ class LocalLink:
         return cls(reader, writer)
 
     async def register(self, hello: Hello) -> Welcome:
-        answer: Welcome = await self._ask("register", hello)
-        return answer
+        try:
+            body = Registration(PROTOCOL, msgspec.Raw(encode(hello)))
+            answer: Registered = await self._ask("register", body)
+        except Unavailable as error:
+            if error.code == _BAD_MESSAGE:  # it knows no registration with a version
+                raise _other_release(_NO_PROTOCOL, PROTOCOL) from error
+            raise
+        if answer.protocol != PROTOCOL:
+            raise _other_release(answer.protocol, PROTOCOL)
+        try:
+            return _welcomes.decode(answer.welcome)
+        except UNREADABLE as error:
+            raise Unavailable(f"the server sent what cannot be read: {error}") from error
 
     async def beat(self, beat: Beat) -> BeatAnswer:
         answer: BeatAnswer = await self._ask("beat", beat)
@@ -195,7 +251,7 @@ class LocalLink:
         try:
             while True:
                 self._accept(await read_frame(self._reader))
-        except (OSError, Denied, msgspec.MsgspecError) as error:
+        except (OSError, RotaError, *UNREADABLE) as error:
             broken = Unavailable(f"the connection broke: {error}")
             self._end = error if isinstance(error, Denied) else broken
             for _, future in self._waiting.values():
@@ -224,8 +280,15 @@ def _refusal(error: tuple[str, str, str]) -> RotaError:
     return _KINDS.get(kind, Unavailable)(message, code=code)
 
 
+def _other_release(of_server: int, of_worker: int) -> Unavailable:
+    """Return what to tell a worker; not that it is denied, which would end all that it runs."""
+    if of_server < of_worker:
+        return Unavailable(OUTDATED_SERVER, code="outdated_server")
+    return Unavailable(OUTDATED_WORKER, code="outdated_worker")
+
+
 def _refused(error: Exception) -> tuple[str, str, str]:
-    code = error.code if isinstance(error, RotaError) else "bad_message"
+    code = error.code if isinstance(error, RotaError) else _BAD_MESSAGE
     kinds = (cls for cls in (NotFound, Denied, Conflict, Unavailable) if isinstance(error, cls))
     return code, str(error), next(kinds, type(error)).__name__
 
@@ -238,6 +301,7 @@ class LocalLinkServer:
         self._path = path
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
+        self._others: set[str] = set()  # names of workers of other releases that came
         self._is_closing = False
 
     async def open(self) -> None:
@@ -264,7 +328,7 @@ class LocalLinkServer:
         try:
             peer = _peer_of(writer)
             if peer.is_trusted:
-                await _Conversation(self._desk, reader, writer).run()
+                await _Conversation(self._desk, reader, writer, self._admit).run()
             else:
                 await _turn_away(peer, writer)
         except asyncio.CancelledError:
@@ -273,6 +337,33 @@ class LocalLinkServer:
         finally:
             self._connections.discard(task)
             writer.close()
+
+    def _admit(self, body: msgspec.Raw) -> Hello:
+        """Return the hello of a registration; raise `Unavailable` if it is of another release."""
+        told = _registration_in(body)
+        if told.protocol == PROTOCOL:
+            return _readable(_hellos, told.hello)
+        worker = _readable(_names, told.hello).worker
+        error = _other_release(PROTOCOL, told.protocol)
+        if worker not in self._others:  # it comes again every two seconds
+            self._others.add(worker)
+            event, hint = _LOGGED[error.code]
+            log.warning(event, worker=worker, hint=hint)
+        raise error
+
+
+def _registration_in(body: msgspec.Raw) -> Registration:
+    try:
+        return _registrations.decode(body)
+    except UNREADABLE:
+        return Registration(_NO_PROTOCOL, body)  # nothing but a hello
+
+
+def _readable(decoder: msgspec.msgpack.Decoder[T], body: msgspec.Raw) -> T:
+    try:
+        return decoder.decode(body)
+    except UNREADABLE as error:  # not a bad message: servers of former releases say so to all
+        raise Invalid(f"this is no hello: {error}", code="invalid_hello") from error
 
 
 class _Peer(NamedTuple):
@@ -357,11 +448,17 @@ class _Conversation:
     """Connection of one worker, on the server."""
 
     def __init__(
-        self, desk: WorkerDesk, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        desk: WorkerDesk,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        admit: Callable[[msgspec.Raw], Hello],
     ) -> None:
         self._desk = desk
         self._reader = reader
         self._writer = writer
+        self._admit = admit
+        self._has_registered = False
         self._session = ""
         self._stream = 0
 
@@ -372,6 +469,8 @@ class _Conversation:
                 raise ConnectionError
         except* (OSError, RotaError):
             pass  # the worker is gone or talked nonsense; its lease decides the rest
+        except* Exception as group:  # the edge of a connection: others go on
+            log.error("worker stream failed", exc_info=first_of(group))
         finally:
             if self._session:
                 await self._desk.disconnected(self._session, self._stream)
@@ -387,17 +486,14 @@ class _Conversation:
             request = VERBS[frame.verb].request.decode(frame.body)
             answer = await self._handle(frame.verb, request, group)
             reply = Frame(frame.number, "", msgspec.Raw(encode(answer)))
-        except (RotaError, msgspec.MsgspecError, KeyError) as error:
+        except (RotaError, KeyError, *UNREADABLE) as error:
             reply = Frame(frame.number, "", _NOTHING, _refused(error))
         self._writer.write(packed(reply))
         await self._writer.drain()
 
     async def _handle(self, verb: str, request: Any, group: asyncio.TaskGroup) -> Any:
         if verb == "register":
-            welcome = await self._desk.register(request)
-            self._session, self._stream = welcome.session, welcome.stream
-            group.create_task(self._send_orders())
-            return welcome
+            return await self._register(request, group)
         if not self._session:
             raise NotFound("register first", code="session_not_found")
         handlers: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {
@@ -410,6 +506,16 @@ class _Conversation:
         if verb == "leave":
             return await self._desk.leave(self._session)
         return await handlers[verb](self._session, request)
+
+    async def _register(self, body: msgspec.Raw, group: asyncio.TaskGroup) -> Registered:
+        hello = self._admit(body)
+        if self._has_registered:  # its first session would have no connection
+            raise Invalid("there is one hello in a connection", code="invalid_hello")
+        self._has_registered = True
+        welcome = await self._desk.register(hello)
+        self._session, self._stream = welcome.session, welcome.stream
+        group.create_task(self._send_orders())
+        return Registered(PROTOCOL, msgspec.Raw(encode(welcome)))
 
     async def _send_orders(self) -> None:
         while True:

@@ -425,8 +425,14 @@ class SessionStore(Protocol):
         the expected one; their attempts are lost."""
         ...
 
-    async def lose(self, session: SessionId, fences: Sequence[Fence]) -> None:
-        """End attempts as lost that are leased, but unknown to their live worker."""
+    async def lose(
+        self, session: SessionId, fences: Sequence[Fence], *, is_untold: bool = False
+    ) -> None:
+        """End attempts as lost that are leased, but that their live worker does not have.
+
+        They never reached it; or, if untold, it could not report their end, which counts towards
+        the losses of their runs.
+        """
         ...
 
     async def end_session(self, session: SessionId) -> None:

@@ -29,10 +29,30 @@ MAX_LABELS = 100  # of a worker; also of the resources it offers
 MAX_NAME = 200  # characters; also of a label and of its value
 MAX_TEXT = 64 * 1024  # characters of a text for people
 MAX_AMOUNT = 10**18  # thousandths of a resource
+MAX_SLOTS = 10_000  # of a worker
+MIN_LEASE, MAX_LEASE = 0.001, 2.0**31  # seconds
 MAX_PARCEL = 256 * 1024  # bytes of output or of outcomes in a request, unless one has more
-LAST_INSTANT = micros(datetime(2200, 1, 1, tzinfo=UTC))
+LAST_INSTANT = micros(datetime(2200, 1, 1, tzinfo=UTC))  # that a worker or the store's clock tells
+MIN_INSTANT = micros(datetime.min.replace(tzinfo=UTC))  # of due times and deadlines
+MAX_INSTANT = micros(datetime.max.replace(tzinfo=UTC))
 
-# What a worker may say: adapters refuse the rest when they read a message.
+UNREADABLE = (
+    msgspec.MsgspecError,
+    RecursionError,
+    UnicodeDecodeError,
+)  # raised by what others sent
+
+# What each side says when the other one speaks another version of the protocol.
+OUTDATED_WORKER = (
+    "this server is of a newer release: install that release on this worker, too"
+    " (docs/upgrading.md)"
+)
+OUTDATED_SERVER = (
+    "this server is of an older release, or none of Rota:"
+    " install this worker's release there first (docs/upgrading.md)"
+)
+
+# What a worker or a server may say: adapters refuse the rest when they read a message.
 Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_NUMBER)]
 FenceNumber = Annotated[int, msgspec.Meta(ge=0, le=MAX_FENCE)]
 Total = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOTAL)]
@@ -40,6 +60,8 @@ Code = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Amount = Annotated[int, msgspec.Meta(ge=0, le=MAX_AMOUNT)]
 Micros = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
 Millis = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT // 1_000)]
+LeaseSeconds = Annotated[float, msgspec.Meta(ge=MIN_LEASE, le=MAX_LEASE)]
+Slots = Annotated[int, msgspec.Meta(ge=1, le=MAX_SLOTS)]
 
 T = TypeVar("T")
 JobRef = tuple[str, int]  # job id, version
@@ -385,12 +407,24 @@ class Offer(msgspec.Struct, frozen=True, array_like=True):
     reason: str = ""  # why it does not have it; "": it has it
 
 
+class Witness(msgspec.Struct, frozen=True, array_like=True):
+    """How far a store had come when somebody saw it. Nobody tells or compares it yet.
+
+    It will show that a store was put back to an earlier time, in which what happened since may be
+    executed again.
+    """
+
+    store: str
+    incarnation: Total = 0
+    tick: Total = 0
+
+
 class Hello(msgspec.Struct, frozen=True):
     """Offer of a worker that registers."""
 
     worker: str
     pool: str
-    slots: int
+    slots: Slots
     labels: Mapping[str, str] = {}
     functions: tuple[str, ...] = ()
     guard_mode: str = ""
@@ -401,16 +435,18 @@ class Hello(msgspec.Struct, frozen=True):
     )
     resources: Mapping[str, Amount] = {}  # thousandths by name, without slots
     offers: tuple[Offer, ...] = ()  # () from a worker that tells none
+    witness: Witness | None = None  # the highest that it was told
 
 
 class Welcome(msgspec.Struct, frozen=True):
     """Answer of the server to a worker that registers."""
 
     session: str
-    lease_seconds: float
-    store_now: int  # microseconds
+    lease_seconds: LeaseSeconds
+    store_now: Micros
     stream: int = 1  # which connection of the session this is
     requests: tuple[str, ...] = ()  # optional requests that this server answers
+    witness: Witness | None = None
 
 
 class Beat(msgspec.Struct, frozen=True):
@@ -421,14 +457,16 @@ class Beat(msgspec.Struct, frozen=True):
     received: Total = 0  # items of work that came in this stream
     stream: Total = 0  # which one that is; 0: not told
     trouble: str = ""  # what it cannot do at present, such as delivering output; "": nothing
+    given_up: tuple[Fence, ...] = ()  # over, but no server took their end: not held any more
 
 
 class BeatAnswer(msgspec.Struct, frozen=True):
     alive: bool  # False: the session is over, stop everything and register anew
-    store_now: int = 0  # microseconds
+    store_now: Micros = 0
     cancel: tuple[Fence, ...] = ()
     unknown: tuple[Fence, ...] = ()  # the worker believes them leased, the store does not: kill
     draining: bool = False  # it gets nothing new until somebody says otherwise
+    witness: Witness | None = None
 
 
 class ReportAnswer(msgspec.Struct, frozen=True):

@@ -244,6 +244,7 @@ class Loss:
 VANISHED = Loss("its worker vanished", counts=True)
 LEFT = Loss("its worker left", counts=False)
 MISLAID = Loss("it never reached its worker", counts=False)
+UNTOLD = Loss("its worker could not report its end", counts=True)
 
 
 def lose(

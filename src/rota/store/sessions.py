@@ -17,7 +17,7 @@ from rota.domain.ids import SessionId, instant, new_session_id
 from rota.domain.states import RunState
 from rota.ports.records import Heartbeat, Renewal, Session
 from rota.ports.work import Fence, Hello, Start, StartAnswer
-from rota.store.ends import LEFT, MISLAID, VANISHED, Loss, forget_lone_shapes, lose
+from rota.store.ends import LEFT, MISLAID, UNTOLD, VANISHED, Loss, forget_lone_shapes, lose
 from rota.store.memory import used_by
 from rota.store.rows import duration, session_from, to_json
 from rota.store.runs import tear_output
@@ -176,12 +176,14 @@ def forget(tx: Tx, limit: int) -> Script[int]:
     return len(forgotten)
 
 
-def lose_leased(tx: Tx, session: SessionId, fences: Sequence[Fence]) -> Script[None]:
-    """Attempts that a live worker does not know although it should."""
+def lose_leased(
+    tx: Tx, session: SessionId, fences: Sequence[Fence], *, is_untold: bool = False
+) -> Script[None]:
+    """Attempts that a live worker does not know although it should, or whose end it gave up."""
     wanted = set(fences)
     leased = yield query("leased_runs", sessions=[session])
     rows = [row for row in leased if _fence(row) in wanted]
-    yield from lose(tx, rows, MISLAID)
+    yield from lose(tx, rows, UNTOLD if is_untold else MISLAID)
 
 
 def start(tx: Tx, session: SessionId, starts: Sequence[Start]) -> Script[StartAnswer]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,6 +21,9 @@ from rota.ports.executor import Completions, Executor, JobBatch
 from rota.ports.work import (
     KNOWN_SPECS,
     MAX_FENCE,
+    MAX_INSTANT,
+    MIN_INSTANT,
+    UNREADABLE,
     Beat,
     Dispatch,
     Fence,
@@ -33,12 +36,14 @@ from rota.ports.work import (
     WorkBatch,
     storable,
 )
-from rota.worker.ends import EndQueue, Sending, outcome_at, picked
+from rota.worker.ends import EndQueue, GivenUp, Sending, outcome_at, picked
 from rota.worker.output import AttemptOutput, OutputTimes
 from rota.worker.spool import OutputSpool
 
 REPORT_AGAIN = timedelta(seconds=2)  # what a server could not take yet
-_SETTLING = timedelta(seconds=1)  # how long an end waits for the last of its output to arrive
+# How long an end waits for the last of its output to arrive. Its slot waits as well, and is to be
+# idle for a second at most: the rest is for a new link, the report and the next start.
+_SETTLING = timedelta(milliseconds=500)
 _ENOUGH_ENDS = 32  # for a report that need not wait for more
 _QUICK = timedelta(milliseconds=5)  # ends that come faster than this may wait for one another
 
@@ -76,7 +81,12 @@ class Attempts:
         self._interrupted: set[Fence] = set()  # the worker stops: another one tries them
         self._outputs: dict[Fence, AttemptOutput] = {}
         self._ended: set[Fence] = set()  # the held ones that are over
-        self._ends = EndQueue(clock.monotonic)  # of these, until they are acknowledged
+        self._given_up = GivenUp(clock.monotonic)
+        self._untold: dict[Fence, None] = {}  # ends given up that no beat was answered with
+        spool.on_given_up = self._given_up.note
+        self._ends = EndQueue(  # of these, until they are acknowledged
+            clock.monotonic, self._given_up.note
+        )
         self._ended_at = 0.0  # monotonic: when the latest did
         self._are_quick = False  # the latest ends came soon after one another
         self._received = 0  # items of work, in this stream
@@ -99,7 +109,31 @@ class Attempts:
 
     def beat(self, stream: int, *, stopping: bool = False) -> Beat:
         """Build a beat: held attempts and the count of received work, of the same moment."""
-        return Beat(tuple(self._held), stopping, self._received, stream, self.spool.trouble)
+        return Beat(
+            tuple(self._held),
+            stopping,
+            self._received,
+            stream,
+            self.trouble,
+            tuple(self._untold),
+        )
+
+    def beaten(self, beat: Beat) -> None:
+        """Note that a beat was answered."""
+        for fence in beat.given_up:
+            self._untold.pop(fence, None)
+
+    @property
+    def trouble(self) -> str:
+        """Say what cannot be delivered, and for some minutes what was given up."""
+        told = (self._ends.trouble, self.spool.trouble, self._given_up.trouble)
+        return "; ".join(filter(None, told))
+
+    def _let_go_of_given_up(self) -> None:
+        """Free the slots of attempts whose ends no server takes: they count as lost."""
+        if given_up := self._ends.take_given_up():
+            self._untold.update(dict.fromkeys(given_up))
+            self.forget(given_up)
 
     # --- from the server
 
@@ -110,6 +144,7 @@ class Attempts:
         """
         self._received = 0
         self._ends.break_link(is_suspicious=after_break)
+        self._let_go_of_given_up()
         self._note_ends()
 
     def accept(self, dispatch: Dispatch) -> tuple[list[Held], list[Held]]:
@@ -400,6 +435,7 @@ class Attempts:
     def put_off(self, sending: Sending, reason: str, report_again: timedelta) -> None:
         """Send a report again later that a server refused as a whole."""
         self._ends.put_off(sending, report_again.total_seconds(), reason)
+        self._let_go_of_given_up()
 
     def starts_to_report(self, older_than: float) -> list[Start]:
         """List starts of attempts that have run for so long; shorter ones only report their end."""
@@ -431,8 +467,12 @@ def _checked(batch: WorkBatch) -> list[Fence]:
         and len(batch.job_of) in (0, count)
         and (jobs > 0 or not count)
         and (not batch.job_of or (min(batch.job_of) >= 0 and max(batch.job_of) < jobs))
-        and (not count or (min(batch.numbers) >= 0 and max(batch.numbers) <= MAX_FENCE))
+        and _are_within(0, batch.numbers, MAX_FENCE)
+        and _are_within(MIN_INSTANT, batch.due_at, MAX_INSTANT)
+        and _are_within(MIN_INSTANT, batch.deadlines.values(), MAX_INSTANT)
         and all(at in positions for at in (*batch.inputs, *batch.deadlines, *batch.carts))
+        and all(batch.runs)
+        and "".join(batch.runs).isprintable()
     )
     fences = batch.fences() if is_sound else []
     if not is_sound or len(set(fences)) < count or not _are_readable(batch.inputs.values()):
@@ -440,11 +480,15 @@ def _checked(batch: WorkBatch) -> list[Fence]:
     return fences
 
 
+def _are_within(least: int, values: Collection[int], most: int) -> bool:
+    return not values or (min(values) >= least and max(values) <= most)
+
+
 def _are_readable(inputs: Iterable[str]) -> bool:
     try:
         for text in inputs:
             _inputs.decode(text)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return False
     return True
 

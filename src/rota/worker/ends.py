@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
 from typing import Final
@@ -28,6 +28,12 @@ _BREAKS_ALONE = 3  # after so many alone, an outcome goes without what it carrie
 _FIRST_PAUSE = 0.5  # seconds, after the second break alone; then it doubles
 _LONGEST_PAUSE = 60.0
 _MOST_PAUSES = 15  # how much later, at most, a report goes again that is refused again and again
+_TROUBLE = 3  # failures of an end in a row from which on people are told
+_TRIES = 10  # failures in a row after which an end is given up, but not before
+_PATIENCE = 600.0  # seconds after the first of them
+_NO_WAY = "the link to the server broke whenever it was sent"
+_TOLD_FOR = 600.0  # seconds, of what was given up
+_TOLD_BY_NAME = 3  # of these, at most
 _FEW_STEPS = 20  # of an outcome that goes without what it carries
 _SHORT_NAME = 100  # characters, of these
 _SHORT_MESSAGE = 300
@@ -46,6 +52,8 @@ class _Parcel:
     breaks_alone: int = 0  # while nothing else was
     refusals: int = 0  # in a row, by servers that could not take the report it was in
     company: int = MAX_ITEMS  # ends in a report with it, at most
+    failures: int = 0  # in a row: it was refused, or broke the link alone
+    failing_since: float = 0.0  # monotonic: the first of these
 
     def __len__(self) -> int:
         return 1 if isinstance(self.content, Outcome) else len(self.content)
@@ -61,6 +69,18 @@ class _Parcel:
     def fences(self) -> Sequence[Fence]:
         content = self.content
         return [content.fence] if isinstance(content, Outcome) else content.fences
+
+    def note_failure(self, now: float) -> None:
+        self.failing_since = self.failing_since if self.failures else now
+        self.failures += 1
+
+    def is_hopeless(self, now: float) -> bool:
+        has_waited = now - self.failing_since >= _PATIENCE
+        return len(self) == 1 and self.failures >= _TRIES and has_waited
+
+    def part(self, content: Completions | Outcome) -> _Parcel:
+        """Return a parcel of the same past with a part of the content."""
+        return replace(self, content=content, size=_size(content))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,8 +100,14 @@ class Sending:
 class EndQueue:
     """Ends that wait for their report, and those on their way."""
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self, monotonic: Callable[[], float], note: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """`note` is told what was given up, in words for people."""
         self._monotonic = monotonic
+        self._note = note
+        self._given_up: list[Fence] = []  # and not taken
+        self._error = ""  # the latest
         self._plain: deque[_Parcel] = deque()
         self._told: deque[_Parcel] = deque()  # outcomes
         self._put_off: list[_Parcel] = []
@@ -98,6 +124,21 @@ class EndQueue:
 
     def end(self, outcome: Outcome) -> None:
         self._wait(_Parcel(outcome, _size(outcome)))
+
+    @property
+    def trouble(self) -> str:
+        """Say what waits here because servers do not take it; "" if it works, or just failed."""
+        kept = chain(self._all(), self._put_off)
+        count = sum(len(parcel) for parcel in kept if parcel.failures >= _TROUBLE)
+        if not count:
+            return ""
+        what = "the end of a run" if count == 1 else f"ends of {count:,} runs"
+        return f"{what} cannot be reported: {self._error}"
+
+    def take_given_up(self) -> list[Fence]:
+        """Return the attempts whose ends were given up since the last call."""
+        taken, self._given_up = self._given_up, []
+        return taken
 
     @property
     def has_suspects(self) -> bool:
@@ -129,21 +170,38 @@ class EndQueue:
     def put_off(self, sending: Sending, pause: float, reason: str) -> None:
         """Keep a report that a server refused, to send it again after that many seconds or more.
 
-        Its ends go in halves and ever later: one that cannot be taken keeps no others from it. They
-        did not break the link, which lives.
+        Its ends go in halves and ever later: one that cannot be taken keeps no others from it, and
+        is given up after many tries. They did not break the link, which lives.
         """
         if not self._take_back(sending):
             return
         if not any(parcel.refusals for parcel in sending.parcels):
             log.warning("worker.report_put_off", ends=len(sending), error=reason)
-        now, company = self._monotonic(), max(len(sending) // 2, 1)
+        now, self._error = self._monotonic(), reason
         for parcel in sending.parcels:
-            refusals = parcel.refusals + 1
-            report_at = now + pause * min(refusals, _MOST_PAUSES)
-            self._put_off += [
-                _Parcel(piece, _size(piece), report_at, refusals=refusals, company=company)
-                for piece in _pieces(parcel.content, company)
-            ]
+            if self._gives_up(parcel):
+                continue
+            parcel.refusals += 1
+            parcel.report_at = now + pause * min(parcel.refusals, _MOST_PAUSES)
+            parcel.company = max(len(sending) // 2, 1)
+            parcel.breaks = parcel.breaks_alone = 0
+            self._put_off += map(parcel.part, _pieces(parcel.content, parcel.company))
+
+    def _gives_up(self, parcel: _Parcel) -> bool:
+        """Count a failure; give up an end that failed too often and for too long.
+
+        Whoever holds its attempt lets go of it then, and the server counts that as lost: nothing of
+        it runs any more, and what servers may still have of its reports has an old fence by then.
+        """
+        now = self._monotonic()
+        parcel.note_failure(now)
+        if not parcel.is_hopeless(now):
+            return False
+        [fence] = parcel.fences()
+        log.error("end.given_up", run=fence.run, tries=parcel.failures, error=self._error)
+        self._note(f"the end of {fence.run}")
+        self._given_up.append(fence)
+        return True
 
     def break_link(self, *, is_suspicious: bool = True) -> None:
         """Let everything wait again that is unanswered, the eldest first.
@@ -166,7 +224,14 @@ class EndQueue:
     def _suspect(self, parcel: _Parcel, *, is_alone: bool) -> None:
         parcel.breaks += 1
         parcel.breaks_alone += is_alone
+        if is_alone:
+            self._error = _NO_WAY
+            if self._gives_up(parcel):
+                return
+        before = parcel.content
         parts = _lighter(parcel)
+        if isinstance(before, Outcome) and parcel.content is not before:
+            self._note(f"the result of {before.run}")
         if is_alone and parcel.goes_alone:
             now = self._monotonic()
             for part in parts:
@@ -226,6 +291,30 @@ class EndQueue:
                 if parcel.goes_alone:
                     return taken
         return taken
+
+
+class GivenUp:
+    """What was given up lately, for people: no later success of others is to hide it at once."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._noted: dict[str, float] = {}  # when, the latest last
+
+    def note(self, what: str) -> None:
+        self._noted.pop(what, None)
+        self._noted[what] = self._monotonic()
+
+    @property
+    def trouble(self) -> str:
+        """Say what it is; "" after some minutes."""
+        since = self._monotonic() - _TOLD_FOR
+        self._noted = {what: at for what, at in self._noted.items() if at > since}
+        if not self._noted:
+            return ""
+        named = list(self._noted)[-_TOLD_BY_NAME:]
+        rest = len(self._noted) - len(named)
+        more = f" and {rest:,} more" if rest else ""
+        return f"given up, because no server took it: {', '.join(named)}{more}"
 
 
 def _report(parcels: Sequence[_Parcel]) -> Report:
@@ -326,10 +415,11 @@ def _lighter(parcel: _Parcel) -> Sequence[_Parcel]:
     if not parcel.goes_alone:
         return [parcel]
     if len(content) > 1:
-        return [_Parcel(half, _size(half), breaks=parcel.breaks) for half in halves(content)]
+        parcel.breaks_alone = 0
+        return [parcel.part(half) for half in halves(content)]
     if content.outputs:
-        outcome = outcome_at(content, 0)
-        return [_Parcel(outcome, _size(outcome), breaks=parcel.breaks)]
+        parcel.breaks_alone = 0
+        return [parcel.part(outcome_at(content, 0))]
     return [parcel]
 
 

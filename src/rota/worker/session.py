@@ -282,6 +282,7 @@ class WorkerSession:
             answer = await link.beat(beat)
             if not answer.alive:
                 raise SessionLost("the server ended this worker's session")
+            self._attempts.beaten(beat)
             if beats:  # the connection has lasted
                 self._reconnecting.succeeded()
             self._extend(sent_at)

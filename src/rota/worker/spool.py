@@ -172,6 +172,7 @@ class Outbox:
 
     def _cut(self, parcel: Parcel, reason: str = _NO_ROOM) -> Parcel:
         self._let_go(parcel)
+        self._spool.on_given_up(f"output of {self.fence.run}")
         return gap_of(parcel.chunk, reason)
 
     def _let_go(self, parcel: Parcel) -> None:
@@ -253,6 +254,7 @@ class OutputSpool:
         self.has_parcels = asyncio.Event()  # that are not on their way
         self.wants_delivery = asyncio.Event()  # there is reason to think that it works again
         self.is_stalled = False
+        self.on_given_up: Callable[[str], None] = lambda _: None  # told what, in words for people
         self._failures = 0  # in a row
         self._error = ""  # the latest
 

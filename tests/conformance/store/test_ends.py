@@ -608,6 +608,17 @@ class TestLoss:
         run = await scene.show(run_id)
         assert (run.state, run.attempt, run.losses) == (RunState.QUEUED, 3, 0)
 
+    async def test_a_run_whose_end_no_worker_can_report_is_quarantined(self, scene: Scene) -> None:
+        [run_id] = await scene.trigger(await scene.job(max_losses=2))
+        worker = await scene.worker()
+        for _ in range(3):
+            [work] = await scene.claim(worker)
+            await scene.store.lose(worker, [work.fence], is_untold=True)
+            await scene.release()
+
+        run = await scene.show(run_id)
+        assert (run.state, run.cause, run.losses) == (RunState.FAILED, "poison", 3)
+
     async def test_a_run_is_not_blamed_for_a_worker_that_leaves(self, scene: Scene) -> None:
         worker, work = await claimed(scene, max_losses=0)
 

@@ -11,14 +11,17 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
 from rota.blobs.files import open_files
 from rota.domain.errors import Denied, Unavailable
-from rota.link.local import LocalLink, LocalLinkServer
+from rota.link.local import PROTOCOL, LocalLink, LocalLinkServer
 from rota.operations.engine import Engine
+from rota.ports.work import OUTDATED_SERVER, OUTDATED_WORKER, Hello
 from rota.queue.local import LocalQueue
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from testkit.builders import hello
@@ -38,11 +41,16 @@ Foreign = Callable[..., "subprocess.Popen[bytes]"]
 
 
 @pytest.fixture
-async def floor(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Floor]:
+async def engine(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Engine]:
     store = await open_new_sqlite(tmp_path / "rota.db")
     async with await open_files(tmp_path / "blobs") as blobs:
-        yield Floor(Engine(store, LocalQueue(), blobs), FloorConfig())
+        yield Engine(store, LocalQueue(), blobs)
     await store.close()
+
+
+@pytest.fixture
+def floor(engine: Engine) -> Floor:
+    return Floor(engine, FloorConfig())
 
 
 @pytest.fixture
@@ -181,6 +189,125 @@ async def test_link_in_place_of_the_folder_is_not_followed(floor: Floor, tmp_pat
         await LocalLinkServer(floor, tmp_path / "run" / "worker.sock").open()
 
     assert not list((tmp_path / "theirs").iterdir())
+
+
+FORMER_HELLO = {"worker": "elder", "pool": "default", "slots": 2, "resumes": "", "version": "0.0.9"}
+
+
+class TestOtherReleases:
+    """Both sides are told what to do, and nothing is claimed."""
+
+    @pytest.mark.parametrize(
+        ("body", "code", "words", "logged"),
+        [
+            (
+                FORMER_HELLO,
+                "outdated_worker",
+                OUTDATED_WORKER,
+                ("worker.outdated", "install this release there"),
+            ),
+            (
+                [PROTOCOL + 1, FORMER_HELLO | {"news": [1]}],
+                "outdated_server",
+                OUTDATED_SERVER,
+                ("worker.newer", "install its release here first"),
+            ),
+        ],
+        ids=["former", "later"],
+    )
+    async def test_a_worker_of_another_release_is_refused_and_gets_no_session(
+        self,
+        path: Path,
+        engine: Engine,
+        body: Any,
+        code: str,
+        words: str,
+        logged: tuple[str, str],
+    ) -> None:
+        with capture_logs() as lines:
+            answers = [await asked(path, [1, "register", body]) for _ in range(3)]
+
+        assert answers == [[1, "", None, [code, words, "Unavailable"]]] * 3
+        told = [(line["event"], line["hint"], line["worker"]) for line in lines]
+        assert told == [(*logged, "elder")]
+        assert await engine.store.sessions(alive_only=False) == []
+
+    @pytest.mark.parametrize(
+        ("answer", "words"),
+        [
+            (
+                [None, ["bad_message", "Expected `object`, got `array`", "ValidationError"]],
+                OUTDATED_SERVER,
+            ),
+            ([[PROTOCOL - 1, {"session": "w_1"}]], OUTDATED_SERVER),
+            ([[PROTOCOL + 1, {"session": "w_1"}]], OUTDATED_WORKER),
+        ],
+        ids=["former", "a number below", "a number above"],
+    )
+    async def test_a_worker_at_a_server_of_another_release_knows_why(
+        self, path: Path, answer: list[Any], words: str
+    ) -> None:
+        heard: list[Any] = []
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            heard.append(await unframed(reader))
+            writer.write(framed([1, "", *answer]))
+            writer.close()
+
+        server = await asyncio.start_unix_server(serve, sock=listener_at(path))
+        link = await LocalLink.connect(path)
+
+        with pytest.raises(Unavailable) as refused:
+            await link.register(hello())
+
+        [[_, verb, body, _]] = heard
+        assert refused.value.message == words
+        with pytest.raises(msgspec.ValidationError):  # so a former server registers nothing
+            msgspec.convert(body, Hello)
+        assert verb == "register"
+        await link.close()
+        server.close()
+
+    async def test_a_hello_that_cannot_be_read_is_refused_as_such(self, path: Path) -> None:
+        for body in ([PROTOCOL, {"worker": 1}], [PROTOCOL, hello_with(slots=0)], "hello", [1]):
+            [_, _, _, [code, _, _]] = await asked(path, [1, "register", body])
+            assert code == "invalid_hello"
+
+    async def test_there_is_one_hello_in_a_connection(self, path: Path, engine: Engine) -> None:
+        body = [PROTOCOL, hello_with(slots=1)]
+
+        first, second = await asked(path, [1, "register", body], [2, "register", body], answers=2)
+
+        errors = {number: error for number, _, _, error in (first, second)}
+        assert errors[1] is None
+        assert errors[2] == ["invalid_hello", "there is one hello in a connection", "Invalid"]
+        assert len(await engine.store.sessions(alive_only=False)) == 1
+
+
+def hello_with(**fields: Any) -> dict[str, Any]:
+    return {"worker": "worker", "pool": "default", **fields}
+
+
+async def asked(path: Path, *frames: list[Any], answers: int = 1) -> Any:
+    """Send frames as they are; return the answer, or as many as wanted."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    reader, writer = await asyncio.open_unix_connection(f"/proc/self/fd/{folder}/{path.name}")
+    os.close(folder)
+    for frame in frames:
+        writer.write(framed(frame))
+    heard = [await unframed(reader) for _ in range(answers)]
+    writer.close()
+    return heard if answers > 1 else heard[0]
+
+
+def framed(frame: list[Any]) -> bytes:
+    data = msgspec.msgpack.encode(frame)
+    return len(data).to_bytes(4, "big") + data
+
+
+async def unframed(reader: asyncio.StreamReader) -> Any:
+    length = int.from_bytes(await reader.readexactly(4), "big")
+    return msgspec.msgpack.decode(await reader.readexactly(length))
 
 
 def let_everybody_in(path: Path) -> None:

@@ -31,6 +31,7 @@ from rota.worker.attempts import Attempts
 from rota.worker.spool import OutputSpool
 from testkit.builders import outcome
 from testkit.clock import FakeClock, FakeTicker
+from tests.unit.worker.test_spool import chunks
 
 FENCE = Fence("r_1", 1)
 
@@ -527,3 +528,74 @@ class TestSpecs:
             True,
             True,
         ]
+
+
+class TestEndThatNoServerTakes:
+    async def fail(self, attempts: Attempts, clock: FakeClock, minutes: float) -> None:
+        """Let every server refuse the reports for so long."""
+        until = clock.monotonic() + 60 * minutes
+        while clock.monotonic() < until:
+            if sending := attempts.next_report():
+                attempts.put_off(sending, "odd", timedelta(seconds=2))
+            await clock.sleep(timedelta(seconds=1))
+
+    @pytest.mark.anyio
+    async def test_its_slot_is_free_after_many_tries_and_servers_are_told(
+        self, tmp_path: Path
+    ) -> None:
+        clock = FakeClock(FakeTicker())
+        attempts = Attempts(clock, OutputSpool(tmp_path))
+        executor = Recorder()
+        attempts.serve_with({JobType.SHELL: executor})
+        first, second = fences(2)
+        attempts.begin(attempts.accept(dispatch("at_least_once", first, second))[0])
+        attempts.completed(completions(first))
+
+        await self.fail(attempts, clock, 5)
+        before = attempts.beat(1)
+        await self.fail(attempts, clock, 6)
+        after = attempts.beat(1)
+        attempts.beaten(before)
+        told_again = attempts.beat(1)
+        attempts.beaten(after)
+        await self.fail(attempts, clock, 11)
+
+        assert (before.held, before.given_up) == ((first, second), ())
+        assert before.trouble == "the end of a run cannot be reported: odd"
+        assert (after.held, after.given_up) == ((second,), (first,))
+        assert after.trouble == "given up, because no server took it: the end of r_1"
+        assert told_again == after
+        assert attempts.beat(1) == Beat(held=(second,), received=2, stream=1)
+
+    def test_output_that_was_given_up_is_told_for_a_while(
+        self, attempts: Attempts, tmp_path: Path
+    ) -> None:
+        outbox = attempts.spool.outbox(FENCE)
+        outbox.add(chunks(1))
+        spool = attempts.spool
+        for connection in range(1, 9):
+            batch = spool.next_batch(connection)
+            spool.mark_failed(batch, "the connection broke", connection, is_alone=True)
+        failing = attempts.beat(1).trouble
+        spool.mark_delivered(spool.next_batch(9))
+
+        assert spool.is_empty
+        assert failing.startswith("output of a run (0.0 MB) cannot be delivered: the connection")
+        assert attempts.beat(1).trouble == "given up, because no server took it: output of r_1"
+
+
+@pytest.mark.anyio
+async def test_an_end_waits_for_output_that_does_not_arrive_for_less_than_a_second(
+    attempts: Attempts,
+) -> None:
+    attempts.spool.open()
+    attempts.begin(attempts.accept(dispatch("at_least_once"))[0])
+    attempts.output(FENCE).feed(Stream.STDOUT, 0, b"line\n" * 2_000)
+    loop = asyncio.get_running_loop()
+    ended_at = loop.time()
+
+    attempts.ended([outcome(FENCE)])
+    await asyncio.wait_for(attempts.has_news.wait(), 10)
+
+    assert loop.time() - ended_at < 1
+    assert results(attempts) == [AttemptResult.COMPLETED]

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from rota.ports.executor import Completions
 from rota.ports.work import MAX_ITEMS, MAX_PARCEL, Fence, Outcome, Report, StepOutcome
-from rota.worker.ends import EndQueue, Sending
+from rota.worker.ends import EndQueue, GivenUp, Sending
 from testkit.builders import outcome
 
 LARGE = "x" * 100_000
@@ -23,7 +23,8 @@ class Ends:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.queue = EndQueue(lambda: self.now)
+        self.noted: list[str] = []  # as given up, for people
+        self.queue = EndQueue(lambda: self.now, self.noted.append)
 
     def complete(self, *runs: str, **outputs: str) -> None:
         fences = [Fence(run, 1) for run in runs]
@@ -295,6 +296,124 @@ class TestLinkThatBreaks:
 
         assert told.outputs == LARGE
         assert not ends.queue.has_suspects
+
+
+class TestWhatNoServerTakes:
+    """Told after a few tries, given up after many, and everything else gets through."""
+
+    def test_trouble_is_told_from_the_third_failure_until_it_was_taken(self, ends: Ends) -> None:
+        ends.end("r_1")
+        told = [ends.queue.trouble]
+        for _ in range(3):
+            ends.refuse(ends.send())
+            told.append(ends.queue.trouble)
+            ends.now += LONGEST_PAUSE
+
+        sending = ends.send()
+        under_way = ends.queue.trouble
+        ends.answer(sending)
+
+        trouble = "the end of a run cannot be reported: busy"
+        assert told == ["", "", "", trouble]
+        assert (under_way, ends.queue.trouble) == (trouble, "")
+
+    def test_trouble_with_links_that_break_is_told_and_counts_runs(self, ends: Ends) -> None:
+        for run in ("r_1", "r_2"):
+            ends.end(run)
+        for _ in range(12):
+            ends.break_link()
+            ends.now += LONGEST_PAUSE / 3
+
+        assert ends.queue.trouble == (
+            "ends of 2 runs cannot be reported: the link to the server broke whenever it was sent"
+        )
+
+    @pytest.mark.parametrize("fails", ["refuse", "break_link"])
+    def test_an_end_is_given_up_after_many_tries_in_ten_minutes(
+        self, ends: Ends, fails: str
+    ) -> None:
+        ends.complete("r_1")
+        tries = 0
+        with capture_logs() as lines:
+            while not (given_up := ends.queue.take_given_up()):
+                while (sending := ends.queue.next_report()) is None:
+                    ends.now += 1
+                getattr(ends, fails)(sending)
+                tries += 1
+
+        assert given_up == [Fence("r_1", 1)]
+        assert ends.noted == ["the end of r_1"]
+        assert tries >= 10
+        assert 600 <= ends.now < 700
+        assert (ends.queue.waiting, ends.queue.under_way, ends.queue.trouble) == (0, 0, "")
+        assert [line["run"] for line in lines if line["event"] == "end.given_up"] == ["r_1"]
+        ends.now += LONGEST_PAUSE
+        assert ends.queue.next_report() is None
+
+    def test_nothing_is_given_up_for_few_failures_however_long_they_take(self, ends: Ends) -> None:
+        ends.end("r_1")
+        for _ in range(9):
+            ends.refuse(ends.send())
+            ends.now += 1_000
+
+        assert ends.queue.take_given_up() == []
+        ends.answer(ends.send())
+
+    def test_an_end_that_a_server_will_take_later_is_waited_for(self, ends: Ends) -> None:
+        ends.end("r_1")
+        for _ in range(1_000):
+            ends.answer(ends.send(), "r_1")
+            ends.now += 2
+
+        assert ends.queue.take_given_up() == []
+        assert ends.queue.trouble == ""
+
+    def test_of_many_only_the_one_that_is_never_taken_is_given_up(self, ends: Ends) -> None:
+        ends.complete(*(f"r_{number}" for number in range(100)))
+        delivered: set[str] = set()
+        given_up: list[Fence] = []
+        while not given_up:
+            ends.now += 1
+            while sending := ends.queue.next_report():
+                if "r_70" in runs_of(sending):
+                    ends.refuse(sending)
+                else:
+                    delivered.update(runs_of(sending))
+                    ends.answer(sending)
+            given_up = ends.queue.take_given_up()
+
+        assert given_up == [Fence("r_70", 1)]
+        assert len(delivered) == 99
+
+    def test_a_result_that_is_left_out_is_noted(self, ends: Ends) -> None:
+        ends.end("r_1", outputs=LARGE)
+        for _ in range(3):
+            ends.break_link()
+            ends.now += LONGEST_PAUSE
+
+        assert ends.noted == ["the result of r_1"]
+
+    def test_what_was_given_up_is_told_for_some_minutes(self) -> None:
+        now = 0.0
+        given_up = GivenUp(lambda: now)
+        before = given_up.trouble
+        for number in range(5):
+            now += 100
+            given_up.note(f"the end of r_{number}")
+        given_up.note("the end of r_3")
+        told = given_up.trouble
+
+        now += 550
+        later = given_up.trouble
+        now += 100
+
+        assert before == ""
+        assert told == (
+            "given up, because no server took it:"
+            " the end of r_2, the end of r_4, the end of r_3 and 2 more"
+        )
+        assert later == "given up, because no server took it: the end of r_4, the end of r_3"
+        assert given_up.trouble == ""
 
 
 class TestServerThatRefuses:

@@ -2,7 +2,8 @@
 
 A frame is four bytes of length, big-endian, and an array whose first element is the message's
 name. The host blocks on its socket (`send`, `receive`); the worker has an event loop, which feeds
-what arrives to a `FrameReader`.
+what arrives to a `FrameReader`. The link between worker and server on one machine has the same
+frames; neither may import the other, nor the host anything beneath both, which would make it heavy.
 """
 
 from __future__ import annotations

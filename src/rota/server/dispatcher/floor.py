@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import structlog
 
-from rota.domain.errors import LockedTooLong, NotFound, StaleStream
+from rota.domain.errors import Conflict, LockedTooLong, NotFound, StaleStream, Unavailable
 from rota.domain.ids import JobId, SessionId, micros
 from rota.domain.lease import DEFAULT_LEASE
 from rota.domain.run import AttemptResult
@@ -107,12 +107,12 @@ class Floor:
             raise moved(session)
         desk.takes_nothing = beat.stopping or renewal.draining
         ours, theirs = frozenset(renewal.held), frozenset(beat.held)
-        lost = desk.never_arrived(ours, beat)
+        given_up = ours.intersection(beat.given_up) - theirs
+        lost = desk.never_arrived(ours, beat) - given_up
         desk.is_settled = True
         # The store's list is authoritative: a wrong one here costs a beat, not a slot.
-        desk.drop(lost | (believed - ours))
-        if lost:
-            await self._engine.store.lose(SessionId(session), tuple(lost))
+        desk.drop(lost | given_up | (believed - ours))
+        await self._take_back(desk, lost, given_up)
         desk.has_room.set()
         return BeatAnswer(
             alive=True,
@@ -121,6 +121,22 @@ class Floor:
             unknown=tuple(theirs - ours),
             draining=renewal.draining,
         )
+
+    async def _take_back(
+        self, desk: Desk, lost: frozenset[Fence], given_up: frozenset[Fence]
+    ) -> None:
+        """Lose what a worker does not have (any more).
+
+        A run that cannot be changed now, perhaps for the reason that its end could not be taken,
+        must not cost the worker its lease, and so all else that it runs. The next beat looks again.
+        """
+        try:
+            if lost:
+                await self._engine.store.lose(desk.session.id, tuple(lost))
+            if given_up:
+                await self._engine.store.lose(desk.session.id, tuple(given_up), is_untold=True)
+        except (Conflict, Unavailable) as error:
+            log.warning("worker.not_taken_back", worker=desk.session.worker, error=str(error))
 
     async def start(self, session: str, starts: Sequence[Start]) -> StartAnswer:
         return await self._engine.store.start(SessionId(session), starts)

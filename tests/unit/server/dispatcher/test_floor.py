@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from rota.domain.errors import NotFound, StaleStream
+from rota.domain.errors import LockedTooLong, NotFound, RotaError, StaleStream, StaleTransition
 from rota.domain.ids import JobId, SessionId
-from rota.domain.spec import Overlap
+from rota.domain.spec import Delivery, Overlap
+from rota.domain.states import RunState
 from rota.operations.engine import Engine
-from rota.ports.work import Beat, Dispatch, Fence, ReportAnswer, Welcome
+from rota.ports.work import Beat, Dispatch, Fence, ReportAnswer, Start, Welcome
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from testkit.builders import Scene, hello, outcome, reported
 
@@ -61,6 +62,71 @@ async def test_an_answer_names_only_what_was_refused(scene: Scene, floor: Floor)
     answer = await floor.report(welcome.session, reported(outcome(mine), outcome(foreign)))
 
     assert answer == ReportAnswer(refused=(foreign,))
+
+
+class TestEndThatCouldNotBeReported:
+    @pytest.mark.parametrize(
+        ("delivery", "state"),
+        [(Delivery.AT_LEAST_ONCE, RunState.CLAIMED), (Delivery.AT_MOST_ONCE, RunState.UNKNOWN)],
+    )
+    async def test_its_attempt_is_lost_and_what_comes_late_of_it_changes_nothing(
+        self, scene: Scene, floor: Floor, delivery: Delivery, state: RunState
+    ) -> None:
+        [run] = await scene.trigger(await scene.job(delivery=delivery))
+        welcome, fence = await floor.register(hello(slots=1)), Fence(run, 1)
+        await floor.claim_for(welcome.session)
+        await floor.next_order(welcome.session, 1)
+        await floor.start(welcome.session, [Start(run, 1, 1)])
+
+        await floor.beat(welcome.session, Beat(given_up=(fence,), received=1))
+        await scene.release()
+        late = await floor.report(welcome.session, reported(outcome(fence)))
+
+        [lost, *_] = await scene.store.attempts(run)
+        assert late == ReportAnswer(refused=(fence,))
+        assert (lost.result, lost.message) == ("LOST", "its worker could not report its end")
+        assert (await scene.state(run), (await scene.show(run)).losses) == (state, 1)
+
+    async def test_what_is_held_or_another_s_is_not_given_up(
+        self, scene: Scene, floor: Floor
+    ) -> None:
+        [run] = await scene.trigger(await scene.job())
+        welcome, fence = await floor.register(hello()), Fence(run, 1)
+        stranger = await floor.register(hello("stranger"))
+        await floor.claim_for(welcome.session)
+        await floor.next_order(welcome.session, 1)
+
+        await floor.beat(stranger.session, Beat(given_up=(fence,)))
+        await floor.beat(welcome.session, Beat(held=(fence,), given_up=(fence,), received=1))
+
+        assert await scene.state(run) is RunState.CLAIMED
+
+    @pytest.mark.parametrize("error", [LockedTooLong("later"), StaleTransition("odd")], ids=repr)
+    async def test_a_run_that_cannot_be_lost_now_costs_its_worker_no_lease(
+        self,
+        scene: Scene,
+        engine: Engine,
+        floor: Floor,
+        monkeypatch: pytest.MonkeyPatch,
+        error: RotaError,
+    ) -> None:
+        [run] = await scene.trigger(await scene.job())
+        welcome = await floor.register(hello())
+        await floor.claim_for(welcome.session)
+        await floor.next_order(welcome.session, 1)
+
+        async def refuse(*_: object, **__: object) -> None:
+            raise error
+
+        with monkeypatch.context() as patched:
+            patched.setattr(type(engine.store), "lose", refuse)
+            answer = await floor.beat(welcome.session, Beat(given_up=(Fence(run, 1),), received=1))
+        between = await scene.state(run)
+        await floor.beat(welcome.session, Beat(received=1))
+
+        assert answer.alive
+        assert between is RunState.CLAIMED
+        assert [each.result for each in await scene.store.attempts(run)] == ["LOST"]
 
 
 class TestMovedWorker:
