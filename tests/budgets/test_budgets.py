@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from rota.domain.ids import JobId
 from rota.store.postgres.opening import open_postgres
 from testkit.builders import Scene
 from testkit.clock import FakeTicker
@@ -31,6 +34,14 @@ FLAT = 1.05  # what a figure may grow by from few to many
 POSTGRES = 18  # 15 and 16 read as many rows, within 2 %
 SQLITE = (3, 40)  # for which steps are budgeted; others compile statements to other steps
 OTHER_SQLITE_AIR = 1.3
+# Ways into the queue, and how many runs of one job wait there, few and many.
+RELEASES, CROWDS = ("due", "retry", "fit", "slot", "due_slot"), (20_000, 200_000)
+_COPY = """
+WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < {count})
+INSERT INTO run (id, {columns}) SELECT 'r_900000000000000' || (100000000 + n), {columns}
+FROM run CROSS JOIN number
+WHERE seq = (SELECT max(seq) FROM run WHERE state IN ('SCHEDULED', 'BLOCKED')) ORDER BY n
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +86,7 @@ async def test_a_run_costs_sqlite_no_more_than_its_budget(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = {
-        name: await cost_on_sqlite(VERBS[verb](), backlog, tmp_path / name, monkeypatch)
+        name: await cost_on_sqlite(VERBS[verb], backlog, tmp_path / name, monkeypatch)
         for name, backlog in backlogs(verb).items()
     }
 
@@ -87,25 +98,69 @@ async def test_a_run_costs_postgres_no_more_than_its_budget(
     verb: str, postgres_server: PostgresServer
 ) -> None:
     found = {
-        name: await cost_on_postgres(VERBS[verb](), backlog, postgres_server)
+        name: await cost_on_postgres(VERBS[verb], backlog, postgres_server)
         for name, backlog in backlogs(verb).items()
     }
 
     check("postgres", verb, found)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", RELEASES)
+async def test_a_release_costs_sqlite_the_same_before_a_crowd(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few, many = [
+        await cost_on_sqlite(VERBS[verb], crowd, tmp_path / str(crowd), monkeypatch)
+        for crowd in CROWDS
+    ]
+
+    assert growth("sqlite", verb, {FEW: few, MANY: many}, CROWDS) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", RELEASES)
+async def test_a_release_costs_postgres_the_same_before_a_crowd(
+    verb: str, postgres_server: PostgresServer
+) -> None:
+    few, many = [await cost_on_postgres(VERBS[verb], crowd, postgres_server) for crowd in CROWDS]
+
+    assert growth("postgres", verb, {FEW: few, MANY: many}, CROWDS) == []
+
+
 @pytest.mark.parametrize("limit", [None, 100_000])
-async def test_the_end_of_a_pause_costs_each_run_the_same_however_many_it_held(
+async def test_the_end_of_a_pause_costs_sqlite_the_same_for_each_run_that_it_held(
     limit: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few, many = [
-        await cost_of_resuming(held, limit, tmp_path / str(held), monkeypatch)
+        await cost_of_resuming_on_sqlite(held, limit, tmp_path / str(held), monkeypatch)
         for held in (1_000, 10_000)
     ]
 
-    assert many.statements <= few.statements + 10  # each page is longer than the one before
-    assert many.read <= few.read * 10 * FLAT
-    assert many.calls <= few.calls * 10 * FLAT
+    assert not grown_tenfold(few, many)
+
+
+@pytest.mark.parametrize("limit", [None, 100_000])
+async def test_the_end_of_a_pause_costs_postgres_the_same_for_each_run_that_it_held(
+    limit: int | None, postgres_server: PostgresServer
+) -> None:
+    few, many = [
+        await cost_of_resuming_on_postgres(held, limit, postgres_server) for held in (1_000, 10_000)
+    ]
+
+    assert not grown_tenfold(few, many)
+
+
+def grown_tenfold(few: Cost, many: Cost) -> list[str]:
+    """What grows by more than the number of runs, which grows tenfold, or by statements at all."""
+    told = [
+        f"{figure} {before:,} → {after:,}"
+        for figure, before in asdict(few).items()
+        if (after := asdict(many)[figure]) > before * 10 * FLAT
+    ]
+    if many.statements > few.statements + 10:  # each page is longer than the one before
+        told.append(f"statements {few.statements:,} → {many.statements:,}")
+    return told
 
 
 @pytest.mark.parametrize("figure", ["statements", "round_trips", "read", "calls"])
@@ -155,14 +210,18 @@ def problems(store: str, verb: str, found: Found, budgets: Found) -> list[str]:
         for figure, value in asdict(cost).items()
         if value > (budget := asdict(budgets[backlog])[figure]) * air(store, figure)
     ]
+    return told + growth(store, verb, found, VERBS[verb].backlogs)
+
+
+def growth(store: str, verb: str, found: Found, waiting: tuple[int, int]) -> list[str]:
+    """What costs more before many waiting runs than before few."""
     few, many = asdict(found[FEW]), asdict(found[MANY])
-    for figure, value in many.items():
-        if value > few[figure] * FLAT:
-            told.append(
-                f"{store} {verb}: {figure} grows {value / max(few[figure], 1):.2f} × from"
-                f" {waiting[FEW]:,} to {waiting[MANY]:,} waiting runs, {FLAT:.2f} × allowed"
-            )
-    return told
+    return [
+        f"{store} {verb}: {figure} grows {value / max(few[figure], 1):.2f} × from"
+        f" {waiting[0]:,} to {waiting[1]:,} waiting runs, {FLAT:.2f} × allowed"
+        for figure, value in many.items()
+        if value > few[figure] * FLAT
+    ]
 
 
 def air(store: str, figure: str) -> float:
@@ -191,8 +250,10 @@ def postgres_server(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
         yield server
 
 
-async def cost_on_sqlite(verb: Verb, backlog: int, path: Path, patch: pytest.MonkeyPatch) -> Cost:
-    counts, clock = Counts(), FakeTicker()
+async def cost_on_sqlite(
+    make: type[Verb], backlog: int, path: Path, patch: pytest.MonkeyPatch
+) -> Cost:
+    counts, clock, verb = Counts(), FakeTicker(), make(partial(multiply_on_sqlite, path))
     with counted_sqlite(counts, patch), counts.watched_threads():
         store = await open_new_sqlite(path, clock=clock)
     try:
@@ -201,12 +262,29 @@ async def cost_on_sqlite(verb: Verb, backlog: int, path: Path, patch: pytest.Mon
             assert await verb.call(store) == BATCH
         with counts.counting():
             assert await verb.call(store) == BATCH
+        assert await verb.has_worked(store)
     finally:
         await store.close()
     return Cost(counts.statements, 0, counts.steps, counts.calls)
 
 
-async def cost_of_resuming(
+async def multiply_on_sqlite(path: Path, count: int) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        found = connection.execute("SELECT * FROM run LIMIT 0")
+        connection.execute(copying([column[0] for column in found.description], count))
+
+
+async def multiply_on_postgres(server: PostgresServer, database: str, count: int) -> None:
+    [youngest] = await server.execute("SELECT * FROM run ORDER BY seq DESC LIMIT 1", database)
+    await server.execute(copying(youngest.keys(), count), database)
+
+
+def copying(names: Iterable[str], count: int) -> str:
+    columns = ", ".join(name for name in names if name not in ("seq", "id"))
+    return _COPY.format(columns=columns, count=count)
+
+
+async def cost_of_resuming_on_sqlite(
     held: int, limit: int | None, path: Path, patch: pytest.MonkeyPatch
 ) -> Cost:
     counts, clock = Counts(), FakeTicker()
@@ -214,9 +292,7 @@ async def cost_of_resuming(
         store = await open_new_sqlite(path, clock=clock)
     try:
         scene = Scene(store, clock)
-        job_id = await scene.job(max_concurrency=limit)
-        await scene.move("paused", job_id)
-        await scene.trigger(job_id, held)
+        job_id = await pause(scene, held, limit)
         with counts.counting():
             await scene.move("resumed", job_id)
         assert (await store.counts()).runs == {("QUEUED", "default"): held}
@@ -225,10 +301,44 @@ async def cost_of_resuming(
     return Cost(counts.statements, 0, counts.steps, counts.calls)
 
 
-async def cost_on_postgres(verb: Verb, backlog: int, server: PostgresServer) -> Cost:
+async def cost_of_resuming_on_postgres(
+    held: int, limit: int | None, server: PostgresServer
+) -> Cost:
+    counts, clock = Counts(), FakeTicker()
+    database = await server.create()
+    store = await open_postgres(server.address(database), clock=clock)
+    try:
+        job_id = await pause(Scene(store, clock), held, limit)
+    finally:
+        await store.close()
+    before = await rows_read(server, database)
+    with counted_postgres(counts, server.port) as port:
+        store = await open_postgres(server.address(database, port), clock=clock)
+        try:
+            with counts.counting():
+                await Scene(store, clock).move("resumed", job_id)
+        finally:
+            await store.close()
+    read = await rows_read(server, database) - before
+    [queued] = await server.execute("SELECT count(*) FROM run WHERE state = 'QUEUED'", database)
+    assert queued["count"] == held
+    await server.drop(database)
+    return Cost(counts.statements, counts.round_trips, read, counts.calls)
+
+
+async def pause(scene: Scene, held: int, limit: int | None) -> JobId:
+    """Have a job paused, with runs that it holds."""
+    job_id = await scene.job(max_concurrency=limit)
+    await scene.move("paused", job_id)
+    await scene.trigger(job_id, held)
+    return job_id
+
+
+async def cost_on_postgres(make: type[Verb], backlog: int, server: PostgresServer) -> Cost:
     """Rows read are told when a store is closed: those of two calls, less those of one."""
     counts, clock = Counts(), FakeTicker()
     database = await server.create()
+    verb = make(partial(multiply_on_postgres, server, database))
     store = await open_postgres(server.address(database), clock=clock)
     try:
         await verb.prepare(Scene(store, clock), backlog)
@@ -238,6 +348,11 @@ async def cost_on_postgres(verb: Verb, backlog: int, server: PostgresServer) -> 
     for is_counted in (False, True):
         await call_on_postgres(verb, server, database, clock, counts if is_counted else None)
         read.append(await rows_read(server, database))
+    store = await open_postgres(server.address(database), clock=clock)
+    try:
+        assert await verb.has_worked(store)
+    finally:
+        await store.close()
     await server.drop(database)
     once, twice = read[1] - read[0], read[2] - read[1]
     return Cost(counts.statements, counts.round_trips, twice - once, counts.calls)
