@@ -15,12 +15,12 @@ from rota.domain.ids import JobId
 from rota.domain.job import Job
 from rota.domain.jobfile import JobFile
 from rota.domain.jobfile.demands import build_resources
+from rota.domain.jobfile.export import Change
 from rota.domain.jobfile.uses import exceeding, refusal_of
 from rota.domain.keys import Declaration
 from rota.domain.spec import DEFAULT_POOL
 from rota.domain.states import WAITING_STATES
 from rota.operations.calendars import CalendarChange, plan_calendars
-from rota.operations.differences import Change
 from rota.operations.engine import Engine
 from rota.operations.limits import DeclarationChange
 from rota.operations.planned_carts import PlannedCart, plan_carts

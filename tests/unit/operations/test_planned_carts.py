@@ -9,9 +9,9 @@ import pytest
 
 from rota.domain.errors import Conflict, Invalid
 from rota.domain.jobfile import JobFile, read_file
+from rota.domain.jobfile.export import Change
 from rota.operations import definitions
 from rota.operations.definitions import Plan
-from rota.operations.differences import Change
 from rota.ports.carts import CartQuery
 from rota.ports.records import JobQuery
 from tests.unit.server.scheduler.timeline import Timeline

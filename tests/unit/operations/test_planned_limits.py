@@ -11,10 +11,10 @@ import pytest
 
 from rota.domain.errors import Conflict, Invalid
 from rota.domain.jobfile import JobFile, read_file
+from rota.domain.jobfile.export import Change
 from rota.domain.keys import Declaration, Limit, Quota, Resource
 from rota.operations import definitions, runs
 from rota.operations.definitions import Plan
-from rota.operations.differences import Change
 from rota.operations.engine import Pools
 from rota.operations.runs import TriggerOptions
 from rota.ports.records import JobQuery

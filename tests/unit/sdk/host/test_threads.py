@@ -20,8 +20,7 @@ from rota.ports.work import MAX_STEPS, attempt_in
 from rota.sdk.context import Cancelled
 from rota.sdk.host import execution, threads, wire
 from rota.sdk.host.execution import Batch, Execution, Outbox
-from rota.sdk.host.service import Executions
-from rota.sdk.host.threads import Seat, Stopwatch, _call
+from rota.sdk.host.threads import Executions, Seat, Stopwatch, _call
 
 app = App("hosted")
 _gates: dict[str, threading.Event] = {}
