@@ -1,4 +1,4 @@
-"""What a run may cost the store, counted: these tests know no time, so they cannot flake.
+"""Costs of a run in the store, counted: these tests know no time, so they cannot flake.
 
 Where a figure is beyond its budget, the failure prints the new row of the table. Put it there if
 the change is worth it, and say why in the commit. Figures that fell do not fail: `-rP` shows all
@@ -46,7 +46,7 @@ WHERE seq = (SELECT max(seq) FROM run WHERE state IN ('SCHEDULED', 'BLOCKED')) O
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one call for a batch of 100 runs costs."""
+    """Cost of one call for a batch of 100 runs."""
 
     statements: int  # SQLite executes one for each row, where PostgreSQL takes a batch
     round_trips: int  # to PostgreSQL
@@ -152,7 +152,7 @@ async def test_the_end_of_a_pause_costs_postgres_the_same_for_each_run_that_it_h
 
 
 def grown_tenfold(few: Cost, many: Cost) -> list[str]:
-    """What grows by more than the number of runs, which grows tenfold, or by statements at all."""
+    """Tell what grows by more than the number of runs, which is tenfold; statements at all."""
     told = [
         f"{figure} {before:,} → {after:,}"
         for figure, before in asdict(few).items()
@@ -214,7 +214,7 @@ def problems(store: str, verb: str, found: Found, budgets: Found) -> list[str]:
 
 
 def growth(store: str, verb: str, found: Found, waiting: tuple[int, int]) -> list[str]:
-    """What costs more before many waiting runs than before few."""
+    """Tell what costs more before many waiting runs than before few."""
     few, many = asdict(found[FEW]), asdict(found[MANY])
     return [
         f"{store} {verb}: {figure} grows {value / max(few[figure], 1):.2f} × from"

@@ -1,4 +1,4 @@
-"""What a run costs the store: the verbs that every run passes, each called with a batch of runs.
+"""Verbs of the store that every run passes, each called with a batch of runs to count its cost.
 
 They are called as servers call them, on the port alone, while a number of other runs wait. Ids
 are the same each time, so that a batch is the same work each time.

@@ -113,7 +113,7 @@ class ForecastAccuracy(Answer, frozen=True, kw_only=True):
 
 
 class Forecast(Answer, frozen=True, kw_only=True):
-    """What is coming to a project."""
+    """Starts, load and shortages that are coming to a project."""
 
     made_at: Instant
     begins_at: Instant

@@ -22,7 +22,7 @@ from rota.domain.states import Cause, RunState
 
 
 class Gate(StrEnum):
-    """What can hold a run, in the order in which people are told. The texts are stored."""
+    """Gates that can hold a run, in the order in which people are told. The texts are stored."""
 
     TIME = "time"
     CALENDAR = "calendar"

@@ -191,7 +191,7 @@ def gap_of(chunk: Chunk, reason: str = _NO_ROOM) -> Parcel:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class ChunkBatch:
     """Parcels of one message."""
 
     items: list[tuple[Outbox, Parcel]]
@@ -287,13 +287,13 @@ class OutputSpool:
 
     # --- for the deliverer
 
-    def next_batch(self, connection: int = 0) -> Batch:
+    def next_batch(self, connection: int = 0) -> ChunkBatch:
         """Return parcels to send now, as many as fit a message; their outboxes are busy then.
 
         Outboxes take turns, so that none waits behind a long one. A server goes by the order of an
         attempt's chunks: none is on its way while an earlier one is unanswered.
         """
-        batch = Batch([], [])
+        batch = ChunkBatch([], [])
         room: int | None = None  # for a first one of any size
         for outbox in [each for each in self._outboxes.values() if not each.is_busy]:
             try:
@@ -315,7 +315,7 @@ class OutputSpool:
         return batch
 
     def mark_delivered(
-        self, batch: Batch, refused: Collection[Fence] = (), again: Collection[Fence] = ()
+        self, batch: ChunkBatch, refused: Collection[Fence] = (), again: Collection[Fence] = ()
     ) -> None:
         """Remove the parcels of a batch that a server answered, but for those to send again."""
         if self.is_stalled:
@@ -330,7 +330,9 @@ class OutputSpool:
                 outbox.remove(parcel)
         self._note_parcels()
 
-    def mark_failed(self, batch: Batch, error: str, connection: int, *, is_alone: bool) -> None:
+    def mark_failed(
+        self, batch: ChunkBatch, error: str, connection: int, *, is_alone: bool
+    ) -> None:
         """Keep the parcels of a batch that has no answer.
 
         `connection` is the number of the one that it was sent in, 0 if it was not sent at all;
@@ -344,7 +346,7 @@ class OutputSpool:
         self._failures += connection > 0
         self.mark_stalled(error)
 
-    def mark_refused(self, batch: Batch, error: str) -> None:
+    def mark_refused(self, batch: ChunkBatch, error: str) -> None:
         """Keep the parcels of a batch that a server cannot take now: the link lives."""
         for outbox, parcel in batch.items:
             outbox.is_busy = False
@@ -488,7 +490,7 @@ class OutputDeliverer:
         await self._deliver(batch)
         return 0 if self._has_failed else len(batch.chunks)
 
-    async def _deliver(self, batch: Batch) -> None:
+    async def _deliver(self, batch: ChunkBatch) -> None:
         connection, is_alone = self._connection(), self._window == 1
         try:
             answer = await self._send(batch.chunks)

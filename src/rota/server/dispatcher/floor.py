@@ -281,13 +281,13 @@ class Floor:
         return claimed
 
     async def _dispatch(self, desk: Desk, claimed: WorkBatch, asked: int) -> None:
-        parcel = desk.give(claimed, asked)
+        given = desk.give(claimed, asked)
         if not claimed:
             return
         refs = {(JobId(job), version) for job, version in claimed.jobs}
         specs, unreadable = await self._new_specs(desk, refs)
         if not unreadable:
-            desk.send(parcel, specs)
+            desk.send(given, specs)
             self._request_output(desk, claimed.runs)
         else:
             await self._dispatch_readable(desk, claimed, specs, unreadable)

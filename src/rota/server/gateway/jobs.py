@@ -387,7 +387,7 @@ async def show_last_log(
     job: PastJob,
     tail: Annotated[int | None, Query(ge=1, le=MAX_LIMIT)] = None,
 ) -> LogWindow:
-    """What the newest run of a job printed."""
+    """Output of the newest run of a job."""
     run = await _last_run(engine, job)
     if run is None:
         hint = "" if job.deleted_at else f"rota trigger {job.name}"
