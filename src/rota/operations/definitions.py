@@ -15,7 +15,6 @@ from rota.domain.ids import JobId
 from rota.domain.job import Job
 from rota.domain.jobfile import JobFile
 from rota.domain.jobfile.demands import build_resources
-from rota.domain.jobfile.export import Change
 from rota.domain.jobfile.uses import exceeding, refusal_of
 from rota.domain.keys import Declaration
 from rota.domain.spec import DEFAULT_POOL
@@ -70,14 +69,6 @@ class Plan:
     carts: tuple[PlannedCart, ...]
     warnings: tuple[Problem, ...]
     etag: str
-
-    @property
-    def has_changes(self) -> bool:
-        changes = {change.change for change in self.changes}
-        changes |= {calendar.change for calendar in self.calendars}
-        changes |= {declared.change for declared in (*self.limits, *self.resources)}
-        changes |= {cart.change for cart in self.carts}
-        return bool(changes - {Change.UNCHANGED})
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,8 +248,6 @@ class OutputSpool:
         self._memory_bytes = 0
         self._held_bytes = 0
         self._numbers = itertools.count()  # of outboxes and files
-        self._is_empty = asyncio.Event()
-        self._is_empty.set()
         self.has_parcels = asyncio.Event()  # that are not on their way
         self.wants_delivery = asyncio.Event()  # there is reason to think that it works again
         self.is_stalled = False
@@ -262,10 +260,6 @@ class OutputSpool:
 
     def outbox(self, fence: Fence) -> Outbox:
         return Outbox(self, fence, next(self._numbers))
-
-    async def emptied(self) -> None:
-        """Wait until nothing is left to deliver."""
-        await self._is_empty.wait()
 
     @property
     def is_empty(self) -> bool:
@@ -411,7 +405,6 @@ class OutputSpool:
     def enlist(self, outbox: Outbox) -> None:
         """Schedule an outbox that has a new parcel; above the total limit, cut the oldest ones."""
         self._outboxes.setdefault(outbox.fence, outbox)
-        self._is_empty.clear()
         self._note_parcels()
         while self._held_bytes > self._limits.total:
             by_age = sorted(self._outboxes.values(), key=lambda each: each.number)
@@ -421,8 +414,6 @@ class OutputSpool:
     def dismiss(self, outbox: Outbox) -> None:
         """Unschedule an outbox that has no parcels left."""
         self._outboxes.pop(outbox.fence, None)
-        if not self._outboxes:
-            self._is_empty.set()
         self._note_parcels()
 
 

@@ -365,10 +365,9 @@ class Floor:
         try:
             while True:
                 for session in await listener.wait(self._config.poll_interval):
-                    desk = self._desks.get(session)
-                    if desk is not None:
+                    if session in self._desks:
                         with suppress(LockedTooLong, StaleStream):  # the next poll sees to both
-                            await self._claim(desk)
+                            await self.claim_for(session)
         finally:
             listener.close()
 
