@@ -36,6 +36,7 @@ SQLITE = (3, 40)  # for which steps are budgeted; others compile statements to o
 OTHER_SQLITE_AIR = 1.3
 # Ways into the queue, and how many runs of one job wait there, few and many.
 RELEASES, CROWDS = ("due", "retry", "fit", "slot", "due_slot"), (20_000, 200_000)
+CROWDED = 1.25  # how many dead index entries PostgreSQL meets depends on its plan
 _COPY = """
 WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < {count})
 INSERT INTO run (id, {columns}) SELECT 'r_900000000000000' || (100000000 + n), {columns}
@@ -62,8 +63,11 @@ BUDGETS: Mapping[str, Mapping[str, Mapping[str, Cost]]] = {
         "submit": {FEW: Cost(110, 0, 19_250, 2_606), MANY: Cost(110, 0, 19_250, 2_606)},
         "release": {FEW: Cost(10, 0, 18_220, 376), MANY: Cost(10, 0, 18_220, 376)},
         "due": {FEW: Cost(10, 0, 18_180, 376), MANY: Cost(10, 0, 18_180, 376)},
-        "fit": {FEW: Cost(12, 0, 18_940, 425), MANY: Cost(12, 0, 18_940, 425)},
-        "fire": {FEW: Cost(211, 0, 36_180, 5_606), MANY: Cost(211, 0, 36_180, 5_606)},
+        "retry": {FEW: Cost(10, 0, 18_170, 380), MANY: Cost(10, 0, 18_170, 380)},
+        "fit": {FEW: Cost(12, 0, 18_940, 429), MANY: Cost(12, 0, 18_940, 429)},
+        "slot": {FEW: Cost(20, 0, 66_890, 7_070), MANY: Cost(20, 0, 66_890, 7_070)},
+        "due_slot": {FEW: Cost(20, 0, 69_460, 6_767), MANY: Cost(20, 0, 69_460, 6_767)},
+        "fire": {FEW: Cost(211, 0, 36_180, 5_506), MANY: Cost(211, 0, 36_180, 5_506)},
         "claim": {FEW: Cost(16, 0, 28_030, 256), MANY: Cost(16, 0, 28_030, 256)},
         "finish": {FEW: Cost(12, 0, 30_460, 174), MANY: Cost(12, 0, 30_460, 174)},
     },
@@ -71,8 +75,11 @@ BUDGETS: Mapping[str, Mapping[str, Mapping[str, Cost]]] = {
         "submit": {FEW: Cost(16, 10, 18, 2_651), MANY: Cost(16, 10, 18, 2_651)},
         "release": {FEW: Cost(16, 9, 808, 427), MANY: Cost(16, 9, 808, 427)},
         "due": {FEW: Cost(16, 9, 810, 427), MANY: Cost(16, 9, 810, 427)},
-        "fit": {FEW: Cost(27, 14, 818, 532), MANY: Cost(27, 14, 818, 532)},
-        "fire": {FEW: Cost(18, 11, 1_363, 6_663), MANY: Cost(18, 11, 1_363, 6_663)},
+        "retry": {FEW: Cost(16, 9, 888, 431), MANY: Cost(16, 9, 888, 431)},
+        "fit": {FEW: Cost(27, 14, 818, 536), MANY: Cost(27, 14, 818, 536)},
+        "slot": {FEW: Cost(21, 14, 2_113, 7_153), MANY: Cost(21, 14, 2_113, 7_153)},
+        "due_slot": {FEW: Cost(21, 14, 2_089, 6_851), MANY: Cost(21, 14, 2_089, 6_851)},
+        "fire": {FEW: Cost(18, 11, 1_363, 6_566), MANY: Cost(18, 11, 1_363, 6_566)},
         "claim": {FEW: Cost(21, 14, 1_522, 365), MANY: Cost(21, 14, 1_522, 365)},
         "finish": {FEW: Cost(13, 6, 854, 215), MANY: Cost(13, 6, 539, 215)},
     },
@@ -115,7 +122,7 @@ async def test_a_release_costs_sqlite_the_same_before_a_crowd(
         for crowd in CROWDS
     ]
 
-    assert growth("sqlite", verb, {FEW: few, MANY: many}, CROWDS) == []
+    assert growth("sqlite", verb, {FEW: few, MANY: many}, CROWDS, CROWDED) == []
 
 
 @pytest.mark.slow
@@ -123,9 +130,12 @@ async def test_a_release_costs_sqlite_the_same_before_a_crowd(
 async def test_a_release_costs_postgres_the_same_before_a_crowd(
     verb: str, postgres_server: PostgresServer
 ) -> None:
-    few, many = [await cost_on_postgres(VERBS[verb], crowd, postgres_server) for crowd in CROWDS]
+    few, many = [
+        await cost_on_postgres(VERBS[verb], crowd, postgres_server, has_statistics=True)
+        for crowd in CROWDS
+    ]
 
-    assert growth("postgres", verb, {FEW: few, MANY: many}, CROWDS) == []
+    assert growth("postgres", verb, {FEW: few, MANY: many}, CROWDS, CROWDED) == []
 
 
 @pytest.mark.parametrize("limit", [None, 100_000])
@@ -213,14 +223,16 @@ def problems(store: str, verb: str, found: Found, budgets: Found) -> list[str]:
     return told + growth(store, verb, found, VERBS[verb].backlogs)
 
 
-def growth(store: str, verb: str, found: Found, waiting: tuple[int, int]) -> list[str]:
+def growth(
+    store: str, verb: str, found: Found, waiting: tuple[int, int], allowed: float = FLAT
+) -> list[str]:
     """Tell what costs more before many waiting runs than before few."""
     few, many = asdict(found[FEW]), asdict(found[MANY])
     return [
         f"{store} {verb}: {figure} grows {value / max(few[figure], 1):.2f} × from"
-        f" {waiting[0]:,} to {waiting[1]:,} waiting runs, {FLAT:.2f} × allowed"
+        f" {waiting[0]:,} to {waiting[1]:,} waiting runs, {allowed:.2f} × allowed"
         for figure, value in many.items()
-        if value > few[figure] * FLAT
+        if value > few[figure] * allowed
     ]
 
 
@@ -270,6 +282,7 @@ async def cost_on_sqlite(
 
 async def multiply_on_sqlite(path: Path, count: int) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA synchronous = OFF")
         found = connection.execute("SELECT * FROM run LIMIT 0")
         connection.execute(copying([column[0] for column in found.description], count))
 
@@ -334,8 +347,14 @@ async def pause(scene: Scene, held: int, limit: int | None) -> JobId:
     return job_id
 
 
-async def cost_on_postgres(make: type[Verb], backlog: int, server: PostgresServer) -> Cost:
-    """Rows read are told when a store is closed: those of two calls, less those of one."""
+async def cost_on_postgres(
+    make: type[Verb], backlog: int, server: PostgresServer, *, has_statistics: bool = False
+) -> Cost:
+    """Rows read are told when a store is closed: those of two calls, less those of one.
+
+    A table that is new has no statistics; with those that it has sooner or later PostgreSQL finds
+    other ways to the same rows.
+    """
     counts, clock = Counts(), FakeTicker()
     database = await server.create()
     verb = make(partial(multiply_on_postgres, server, database))
@@ -344,6 +363,8 @@ async def cost_on_postgres(make: type[Verb], backlog: int, server: PostgresServe
         await verb.prepare(Scene(store, clock), backlog)
     finally:
         await store.close()
+    if has_statistics:
+        await server.execute("VACUUM ANALYZE", database)
     read = [await rows_read(server, database)]
     for is_counted in (False, True):
         await call_on_postgres(verb, server, database, clock, counts if is_counted else None)
