@@ -11,7 +11,7 @@ import sqlite3
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -52,8 +52,8 @@ class Cost:
     statements: int  # SQLite executes one for each row, where PostgreSQL takes a batch
     round_trips: int  # to PostgreSQL
     read: int  # SQLite: steps of its virtual machine; PostgreSQL: rows and index entries
-    # Of Python functions, by 3.11: later ones inline comprehensions and make fewer. On SQLite a
-    # handful more or less, as the writer's thread goes to sleep and wakes up.
+    # Of Python functions, by 3.11: for later ones see `LATER_CALLS`. On SQLite a handful more or
+    # less, as the writer's thread goes to sleep and wakes up.
     calls: int
 
 
@@ -82,6 +82,34 @@ BUDGETS: Mapping[str, Mapping[str, Mapping[str, Cost]]] = {
         "fire": {FEW: Cost(18, 11, 1_363, 6_566), MANY: Cost(18, 11, 1_363, 6_566)},
         "claim": {FEW: Cost(21, 14, 1_522, 365), MANY: Cost(21, 14, 1_522, 365)},
         "finish": {FEW: Cost(13, 6, 854, 215), MANY: Cost(13, 6, 539, 215)},
+    },
+}
+
+# Python calls as counted on 3.13, which inlines comprehensions as 3.12 does: upper bounds elsewhere.
+LATER_CALLS: Mapping[str, Mapping[str, int]] = {
+    "sqlite": {
+        "submit": 2_562,
+        "release": 347,
+        "due": 347,
+        "retry": 347,
+        "fit": 388,
+        "slot": 7_007,
+        "due_slot": 6_701,
+        "fire": 5_354,
+        "claim": 222,
+        "finish": 151,
+    },
+    "postgres": {
+        "submit": 2_612,
+        "release": 399,
+        "due": 399,
+        "retry": 399,
+        "fit": 492,
+        "slot": 7_090,
+        "due_slot": 6_788,
+        "fire": 6_420,
+        "claim": 328,
+        "finish": 195,
     },
 }
 
@@ -204,8 +232,15 @@ def check(store: str, verb: str, found: Found) -> None:
     """Fail with every problem, and with what the table would have to say."""
     rows = f"The row as it is now:\n    {row(verb, found)}"
     sys.stdout.write(f"{store}\n    {row(verb, found)}\n")
-    if told := problems(store, verb, found, BUDGETS[store][verb]):
+    if told := problems(store, verb, found, budgets_of(store, verb)):
         pytest.fail("\n".join([*told, rows]), pytrace=False)
+
+
+def budgets_of(store: str, verb: str) -> Found:
+    budgets = BUDGETS[store][verb]
+    if sys.version_info < (3, 12):
+        return budgets
+    return {n: replace(each, calls=LATER_CALLS[store][verb]) for n, each in budgets.items()}
 
 
 def backlogs(verb: str) -> Mapping[str, int]:
