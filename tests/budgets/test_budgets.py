@@ -31,6 +31,7 @@ pytestmark = pytest.mark.anyio
 FEW, MANY = "few", "many"  # runs that wait meanwhile: how many, a verb tells
 AIR = 1.03  # what a figure may exceed its budget by
 FLAT = 1.05  # what a figure may grow by from few to many
+PYTHON: tuple[int, ...] = tuple(sys.version_info[:2])
 POSTGRES = 18  # 15 and 16 read as many rows, within 2 %
 SQLITE = (3, 40)  # for which steps are budgeted; others compile statements to other steps
 OTHER_SQLITE_AIR = 1.3
@@ -85,7 +86,7 @@ BUDGETS: Mapping[str, Mapping[str, Mapping[str, Cost]]] = {
     },
 }
 
-# Python calls as counted on 3.13, which inlines comprehensions as 3.12 does: upper bounds elsewhere.
+# Python calls on 3.13, which inlines comprehensions as 3.12 does: upper bounds on other versions.
 LATER_CALLS: Mapping[str, Mapping[str, int]] = {
     "sqlite": {
         "submit": 2_562,
@@ -238,7 +239,7 @@ def check(store: str, verb: str, found: Found) -> None:
 
 def budgets_of(store: str, verb: str) -> Found:
     budgets = BUDGETS[store][verb]
-    if sys.version_info < (3, 12):
+    if PYTHON < (3, 12):
         return budgets
     return {n: replace(each, calls=LATER_CALLS[store][verb]) for n, each in budgets.items()}
 
