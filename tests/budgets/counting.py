@@ -40,7 +40,7 @@ SELECT (SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_
 
 @dataclass(slots=True)
 class Counts:
-    """What is counted while `is_on`."""
+    """Figures that are counted while `is_on`."""
 
     statements: int = 0
     round_trips: int = 0  # PostgreSQL only
@@ -97,7 +97,7 @@ def _is_counted(code: CodeType) -> bool:
 
 @contextmanager
 def counted_sqlite(counts: Counts, patch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What is executed on connections that are opened inside of the block is counted."""
+    """Count what is executed on connections that are opened inside of the block."""
     connect = sqlite3.connect
 
     def counted(*arguments: Any, **options: Any) -> sqlite3.Connection:

@@ -1,4 +1,4 @@
-"""What a run costs the store: the verbs that every run passes, each called with a batch of runs.
+"""Verbs of the store that every run passes, each called with a batch of runs to count its cost.
 
 They are called as servers call them, on the port alone, while a number of other runs wait. Ids
 are the same each time, so that a batch is the same work each time.
@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from rota.domain.ids import JobId, RunId, SessionId, micros
-from rota.domain.run import Trigger
-from rota.ports.records import Finished, Firing, JobQuery, NewRun, Ownership
+from rota.domain.run import AttemptResult, Trigger
+from rota.domain.spec import Overlap, Retry
+from rota.ports.records import Finished, Firing, JobQuery, NewRun, Ownership, PlannedRun
 from rota.ports.store import Store
+from rota.ports.work import Work
 from testkit.builders import MINUTE, Scene, firing_of, new_job, outcome, reported
 
 BATCH = 100
@@ -23,22 +26,26 @@ BATCHES = 3  # that are prepared: two warm up, as a store remembers what it has 
 _JOB = JobId("j_000000000000")
 _SLOTS = 10_000
 
+Multiply = Callable[[int], Awaitable[None]]
+
 
 class Verb(ABC):
     """A verb of the store, with what it needs to be called `BATCHES` times."""
 
     backlogs = (100, 5_000)  # few and many runs that wait meanwhile
 
-    def __init__(self) -> None:
+    def __init__(self, multiply: Multiply) -> None:
+        # Copies the youngest run that waits so often: in a moment, however many are wanted.
+        self.multiply = multiply
         self._ids: Iterator[RunId] = (RunId(f"r_{number:024}") for number in itertools.count())
 
     async def prepare(self, scene: Scene, backlog: int) -> None:
         """Have a worker, a job, `backlog` runs of it that wait, and what the batches need."""
         self.worker = await self.add_worker(scene)
-        await scene.job("crowd", job_id=_JOB, **self.rules())
+        await scene.job("crowd", job_id=_JOB, **self.rules(scene.clock.instant))
         await self.prepare_runs(scene, backlog)
 
-    def rules(self) -> Mapping[str, Any]:
+    def rules(self, now: datetime) -> Mapping[str, Any]:
         """Those of the job."""
         return {}
 
@@ -52,6 +59,10 @@ class Verb(ABC):
     async def call(self, store: Store) -> int:
         """Call the verb for the next batch; returns how many runs it concerned."""
         ...
+
+    async def has_worked(self, store: Store) -> bool:
+        """Return whether all calls led to what they should, where their answers do not tell."""
+        return True
 
     def new_runs(self, count: int, **fields: Any) -> list[NewRun]:
         return [
@@ -95,9 +106,30 @@ class Due(Verb):
     backlogs = (2_000, 20_000)
 
     async def prepare_runs(self, scene: Scene, backlog: int) -> None:
-        runs = self.new_runs(backlog + BATCH * BATCHES, at=scene.clock.instant + MINUTE)
+        runs = self.new_runs(BATCH * BATCHES + 1, at=scene.clock.instant + MINUTE)
         await scene.store.submit(runs)
+        await self.multiply(backlog)
         scene.advance(MINUTE)
+
+    async def call(self, store: Store) -> int:
+        return await store.release_eligible(BATCH)
+
+
+class TryAgain(Verb):
+    """Runs that failed pass the gates again after their back-off; more of them wait."""
+
+    backlogs = (2_000, 20_000)
+
+    def rules(self, now: datetime) -> Mapping[str, Any]:
+        return {"retry": Retry(attempts=2, delay=MINUTE)}
+
+    async def prepare_runs(self, scene: Scene, backlog: int) -> None:
+        await scene.store.submit(self.new_runs(BATCH * BATCHES + 1))
+        works = await scene.claim(self.worker, _SLOTS)
+        await scene.start(self.worker, works)
+        await scene.finish(self.worker, works, AttemptResult.FAILED)
+        await self.multiply(backlog)
+        scene.advance(2 * MINUTE)
 
     async def call(self, store: Store) -> int:
         return await store.release_eligible(BATCH)
@@ -108,15 +140,56 @@ class Fit(Verb):
 
     backlogs = (2_000, 20_000)
 
-    def rules(self) -> Mapping[str, Any]:
+    def rules(self, now: datetime) -> Mapping[str, Any]:
         return {"needs": {"site": "fra"}}
 
     async def prepare_runs(self, scene: Scene, backlog: int) -> None:
-        await scene.store.submit(self.new_runs(backlog + BATCH * BATCHES))
+        await scene.store.submit(self.new_runs(BATCH * BATCHES + 1))
+        await self.multiply(backlog)
         await scene.worker("able", slots=_SLOTS, labels={"site": "fra"})
 
     async def call(self, store: Store) -> int:
         return await store.release_fitting(BATCH)
+
+
+class Slot(Verb):
+    """Runs of a job with `max_concurrency` end, and as many go that waited for a slot."""
+
+    backlogs = (2_000, 20_000)
+
+    def rules(self, now: datetime) -> Mapping[str, Any]:
+        return {"max_concurrency": BATCH * BATCHES}
+
+    async def prepare_runs(self, scene: Scene, backlog: int) -> None:
+        await self.submit(scene, BATCH * BATCHES * 2 + 1)
+        await self.multiply(backlog)
+        works = await scene.claim(self.worker, _SLOTS)
+        await scene.start(self.worker, works)
+        self._works: Iterator[Work] = iter(works)
+        self._at = micros(scene.clock.instant)
+
+    async def submit(self, scene: Scene, count: int) -> None:
+        await scene.store.submit(self.new_runs(count))
+
+    async def call(self, store: Store) -> int:
+        ended = [outcome(work, at=self._at) for work in itertools.islice(self._works, BATCH)]
+        assert await store.finish(self.worker, reported(*ended)) == Finished()
+        return len(ended)
+
+    async def has_worked(self, store: Store) -> bool:
+        return (await store.counts()).runs["QUEUED", "default"] == BATCH * BATCHES
+
+
+class DueSlot(Slot):
+    """The same, of runs that a schedule asked for and that count at the gate while they wait."""
+
+    def rules(self, now: datetime) -> Mapping[str, Any]:
+        return {**super().rules(now), "overlap": Overlap.ALLOW, "next_at": now}
+
+    async def submit(self, scene: Scene, count: int) -> None:
+        now = scene.clock.instant
+        due = [now - timedelta(microseconds=count - number) for number in range(count)]
+        await scene.fire(_JOB, runs=[PlannedRun(at, at) for at in due])
 
 
 class Fire(Verb):
@@ -175,7 +248,10 @@ VERBS: Mapping[str, type[Verb]] = {
     "submit": Submit,
     "release": Release,
     "due": Due,
+    "retry": TryAgain,
     "fit": Fit,
+    "slot": Slot,
+    "due_slot": DueSlot,
     "fire": Fire,
     "claim": Claim,
     "finish": Finish,

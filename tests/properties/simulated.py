@@ -22,7 +22,7 @@ from rota.domain.resources import SLOTS, UNIT, Vector, plus
 from rota.domain.shape import demand_of, unmet
 from rota.domain.simulation import Observer, SimRun, SimWorker, Start
 
-EXPECTED, ACTUAL = 7.0, 20.0  # seconds of the runs in a `Book`
+EXPECTED, ACTUAL = 7.0, 20.0  # seconds of the runs in a `OneSlot`
 
 
 def worker(name: str = "w", *, slots: int = 4, **amounts: int) -> SimWorker:
@@ -84,7 +84,7 @@ class Ledger(Observer):
 
 
 @dataclass
-class Book:
+class OneSlot:
     """One slot, filled again and again by the functions that the scheduler calls."""
 
     weights: Mapping[str, float]

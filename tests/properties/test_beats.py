@@ -63,9 +63,9 @@ class Conversation(RuleBasedStateMachine):
         works = [Work(name, 1, "j_1", 1, due_at=0) for name in names]
         with self.desk.claiming():
             self.ours.update(work.fence for work in works)
-            parcel = self.desk.give(WorkBatch.of(works), count)
+            given = self.desk.give(WorkBatch.of(works), count)
             self.check_all_beats()
-            self.desk.send(parcel)
+            self.desk.send(given)
         self.orders += 1
 
     @rule()

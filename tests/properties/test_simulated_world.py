@@ -18,7 +18,7 @@ from rota.domain.order import BOOST_SECONDS, OLDEST_EVERY
 from rota.domain.resources import UNIT
 from rota.domain.shape import alone, demand_of
 from rota.domain.simulation import SimRun, World
-from tests.properties.simulated import ACTUAL, EXPECTED, Book, Ledger, shape, worker
+from tests.properties.simulated import ACTUAL, EXPECTED, Ledger, OneSlot, shape, worker
 
 SEEDS = range(16)
 SIZES = (0.5, 1, 2, 4)  # cpus
@@ -251,4 +251,4 @@ def test_lines_are_served_as_the_order_of_service_says(lines: list[tuple[str, in
 
     World(workers, weights=weights).simulate(runs, inf, ledger)
 
-    assert [start.run.id for start in ledger.starts] == Book(weights).serve_all(runs)
+    assert [start.run.id for start in ledger.starts] == OneSlot(weights).serve_all(runs)

@@ -19,11 +19,12 @@ from testkit.processes import children_of
 from testkit.waiting import eventually
 
 SESSION = "w_earlier"
+UNSHARE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 NOTER = """
 import sys, time
 from pathlib import Path
-from rota.runtime import predecessor
-predecessor.leave_note(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+from rota.runtime import worker
+worker.leave_note(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
 time.sleep(100)
 """
 
@@ -43,16 +44,22 @@ def end(earlier: subprocess.Popen[bytes]) -> None:
     subprocess.run(["kill", f"-{signal.SIGKILL}", str(first)], check=True)
 
 
+@pytest.fixture(scope="module")
+def namespaces() -> None:
+    """Skip only where the kernel refuses `unshare` itself."""
+    tried = subprocess.run([*UNSHARE, "true"], capture_output=True, text=True)
+    if tried.returncode:
+        pytest.skip(f"this machine permits no pid namespace: {tried.stderr.strip()}")
+
+
 @pytest.fixture
-def earlier(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def earlier(namespaces: None, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A worker's earlier life, in a namespace of its own, that has left its note."""
-    command = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
     arguments = [str(tmp_path), SESSION, worker.vantage()]
-    process = subprocess.Popen([*command, sys.executable, "-c", NOTER, *arguments])
+    process = subprocess.Popen([*UNSHARE, sys.executable, "-c", NOTER, *arguments])
     try:
         eventually(lambda: (tmp_path / "namespace.json").exists() or process.poll() is not None)
-        if process.poll() is not None:
-            pytest.skip("this machine permits no pid namespace")
+        assert process.poll() is None, "the earlier life ended before it left its note"
         yield process
     finally:
         process.kill()

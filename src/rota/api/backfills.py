@@ -33,7 +33,7 @@ class SkippedDueTimes(Answer, frozen=True, kw_only=True):
 
 
 class Backfill(Answer, frozen=True, kw_only=True):
-    """What a backfill does, or would do; its runs are those of the filter `backfill:ID`."""
+    """Backfill as it is made, or would be; its runs are those of the filter `backfill:ID`."""
 
     id: str | None = None  # None: this is a plan
     runs: int = 0

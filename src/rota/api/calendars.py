@@ -54,7 +54,7 @@ class CalendarWindows(Answer, frozen=True, kw_only=True):
 
 
 class CalendarChange(Answer, frozen=True, kw_only=True):
-    """What saving a calendar does, or would do."""
+    """Effect that saving a calendar has, or would have."""
 
     name: str
     change: ChangeWord

@@ -68,7 +68,7 @@ class CartFailures(Answer, frozen=True, kw_only=True):
 
 
 class CartBetween(Answer, frozen=True, kw_only=True):
-    """What stands between two waves."""
+    """Gate between two waves."""
 
     wait: Annotated[str, Meta(examples=["10m"])] = "0s"
     check: str = ""  # a job that has to complete; "": none
@@ -144,7 +144,7 @@ class FailureGroup(Answer, frozen=True, kw_only=True):
 
 
 class CartGate(Answer, frozen=True, kw_only=True):
-    """What stands before the next wave."""
+    """Gate before the next wave, as it stands now."""
 
     wave: int | None = None  # its number
     waits_for: WaitReason = ""
@@ -241,7 +241,7 @@ class Cells(Answer, frozen=True, kw_only=True):
 
 
 class CartPlan(Answer, frozen=True, kw_only=True):
-    """What a cart would do."""
+    """Course that a cart would take."""
 
     name: str = ""
     items: int = 0

@@ -137,7 +137,7 @@ class Upcoming(Answer, frozen=True, kw_only=True):
 
 
 class SchedulePreview(Answer, frozen=True, kw_only=True):
-    """What a schedule means."""
+    """Meaning of a schedule."""
 
     words: str = ""
     kinds: tuple[Kind, ...] = ()  # of each expression: how it behaves when clocks are changed

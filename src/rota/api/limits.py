@@ -60,7 +60,7 @@ class Resource(Answer, frozen=True, kw_only=True):
 
 
 class Quota(Answer, frozen=True, kw_only=True):
-    """What a project may have, and has. None: as much as it likes."""
+    """Limits of a project, and what it has. None: as much as it likes."""
 
     project: str = "default"
     jobs_now: int = 0
@@ -78,7 +78,7 @@ class Quota(Answer, frozen=True, kw_only=True):
 
 
 class DeclarationChange(Answer, frozen=True, kw_only=True):
-    """What saving does, or would do."""
+    """Effect that saving has, or would have."""
 
     name: str = ""  # "": the quota
     change: ChangeWord

@@ -41,7 +41,7 @@ class NewToken(Answer, frozen=True, kw_only=True):
 
 
 class WorkerToken(Answer, frozen=True, kw_only=True):
-    """What a worker shows when it dials in, without its secret."""
+    """Token that a worker shows when it dials in, without its secret."""
 
     id: str
     name: str = ""  # of the worker

@@ -51,7 +51,7 @@ class OrderOfService(Answer, frozen=True, kw_only=True):
 
 
 class NotReason(Answer, frozen=True, kw_only=True):
-    """What might be thought to hold a run, and does not."""
+    """Something that might be thought to hold a run, and does not."""
 
     name: str
     message: str = ""

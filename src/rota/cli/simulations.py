@@ -12,7 +12,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from rota.api.simulations import Comparison, SimulatedJob, SimulationReport
+from rota.api.forecasts import Comparison, SimulatedJob, SimulationReport
 from rota.cli import times
 from rota.cli.failures import counted, describe_problem
 from rota.cli.files import read_text

@@ -22,7 +22,7 @@ from rota.domain.states import Cause, RunState
 
 
 class Gate(StrEnum):
-    """What can hold a run, in the order in which people are told. The texts are stored."""
+    """Gates that can hold a run, in the order in which people are told. The texts are stored."""
 
     TIME = "time"
     CALENDAR = "calendar"
@@ -243,7 +243,11 @@ class JobRules(NamedTuple):
     def can_hold_back(self, trigger: Trigger) -> bool:
         """Return whether its other runs can keep a run of this kind from going."""
         is_limited = trigger is Trigger.BACKFILL or self.max_concurrency is not None
-        return is_limited or _is_exclusive(self, trigger)
+        return is_limited or self.goes_in_turn(trigger)
+
+    def goes_in_turn(self, trigger: Trigger) -> bool:
+        """Return whether even runs that wait can keep a run of this kind from going."""
+        return trigger is Trigger.SCHEDULE and self.overlap is not Overlap.ALLOW
 
     def counts(self, trigger: Trigger, state: RunState) -> bool:
         """Return whether a run of this kind must be seen by those that come after it."""
@@ -356,7 +360,7 @@ def admit(
     if not active and not missing:
         return QUEUED
     supersedes: tuple[RunId, ...] = ()
-    if _is_exclusive(rules, run.trigger):
+    if rules.goes_in_turn(run.trigger):
         others = [other for other in active if _goes_before(other, run)]
         is_droppable = run.attempt == 0 and not run.is_caught_up
         if others and rules.overlap is Overlap.SKIP and is_droppable:
@@ -439,10 +443,6 @@ def _following_reason(rules: JobRules, upstream: Upstream) -> Reason:
     )
 
 
-def _is_exclusive(rules: JobRules, trigger: Trigger) -> bool:
-    return trigger is Trigger.SCHEDULE and rules.overlap is not Overlap.ALLOW
-
-
 def _goes_before(other: ActiveRun, run: ActiveRun) -> bool:
     """Return whether a scheduled run has to wait for another one.
 
@@ -478,7 +478,7 @@ def _overlapping(
 
 
 def _concurrent(rules: JobRules, active: Sequence[ActiveRun]) -> Admission:
-    if _free_slots(rules, active) > 0:
+    if free_slots(rules, active) > 0:
         return QUEUED
     return Admission(
         RunState.BLOCKED,
@@ -493,7 +493,7 @@ def _in_turn(rules: JobRules, backfill: BackfillRules, active: Sequence[ActiveRu
     reasons = []
     if _in_flight(backfill, active) >= backfill.max_parallel:
         reasons.append(turn_reason(rules, backfill))
-    if _free_slots(rules, active) <= 0:
+    if free_slots(rules, active) <= 0:
         reasons.append(_concurrency_reason(rules))
     # One key for both limits: who waits for its turn never stands before a live run of its job.
     key = backfill_key(backfill.id)
@@ -532,7 +532,7 @@ def turn_reason(rules: JobRules, backfill: BackfillRules) -> Reason:
 
 def waiting_reason(rules: JobRules, trigger: Trigger) -> Reason:
     """Explain why a run still waits after the end of a pause."""
-    if _is_exclusive(rules, trigger):
+    if rules.goes_in_turn(trigger):
         return _overlap_reason(rules)
     return _concurrency_reason(rules)
 
@@ -546,13 +546,13 @@ def releasable(
     """
     if rules.closed is not None:
         return []
-    free = _free_slots(rules, active)
+    free = free_slots(rules, active)
     scheduled = [run for run in active if run.trigger is Trigger.SCHEDULE]
     released: list[RunId] = []
     for run in waiting:
         if len(released) >= free:
             break
-        if _is_exclusive(rules, run.trigger):
+        if rules.goes_in_turn(run.trigger):
             if any(_goes_before(other, run) for other in scheduled):
                 continue
             scheduled.append(run._replace(state=RunState.QUEUED))
@@ -564,7 +564,7 @@ def backfill_room(rules: JobRules, backfill: BackfillRules, active: Sequence[Act
     """Return how many more runs of a backfill may go now, by its own limit and that of the job."""
     if rules.closed is not None:
         return 0
-    room = min(backfill.max_parallel - _in_flight(backfill, active), _free_slots(rules, active))
+    room = min(backfill.max_parallel - _in_flight(backfill, active), free_slots(rules, active))
     return max(0, int(room))
 
 
@@ -572,7 +572,8 @@ def _in_flight(backfill: BackfillRules, active: Sequence[ActiveRun]) -> int:
     return sum(1 for run in active if run.backfill == backfill.id and run.state in SLOT_STATES)
 
 
-def _free_slots(rules: JobRules, active: Sequence[ActiveRun]) -> float:
+def free_slots(rules: JobRules, active: Sequence[ActiveRun]) -> float:
+    """Return how many more runs of a job its `max_concurrency` lets go now."""
     if rules.max_concurrency is None:
         return float("inf")
     return rules.max_concurrency - sum(1 for run in active if run.state in SLOT_STATES)

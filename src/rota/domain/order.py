@@ -31,7 +31,7 @@ class Chain:
     priority: int
     tag: float  # F, the virtual finish time, in pool-seconds
     weight: float = 1.0
-    group: str = ""  # the share that it divides with other lines, as users do a project's
+    group: str = ""  # the share that it divides with other chains, as users do a project's
     group_weight: float = 1.0
 
     @property
@@ -50,9 +50,9 @@ def chain_id(pool: str, priority: int, share: str) -> str:
     return f"{pool}/{priority}/{share}"
 
 
-def share_of(line: str) -> str:
+def share_of(chain: str) -> str:
     """Return the share in the id of a chain."""
-    return line.split("/", 2)[2]
+    return chain.split("/", 2)[2]
 
 
 def group_of(share: str) -> str:
@@ -63,7 +63,7 @@ def group_of(share: str) -> str:
 def entitled(chains: Sequence[Chain]) -> list[Chain]:
     """Return the chains with the weights that count among them.
 
-    Lines of one group and priority divide the weight of the group by their own.
+    Chains of one group and priority divide the weight of the group by their own.
     """
     sums: dict[tuple[int, str], float] = {}
     for chain in chains:
@@ -147,7 +147,7 @@ def turns_before(
 ) -> dict[str, int]:
     """Return how many runs of each chain are served before one that has `in_chain` runs before it.
 
-    Lines are served as `order.allot` does it, their weights being those that count. A slot that
+    Chains are served as `order.allot` does it, their weights being those that count. A slot that
     goes to the oldest run comes on top.
     """
     place = own.place + in_chain * cost / own.weight

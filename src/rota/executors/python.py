@@ -33,7 +33,7 @@ from rota.ports.executor import (
 )
 from rota.ports.work import Fence, Outcome, StepOutcome
 from rota.sdk.host.wire import (
-    Batch,
+    Calls,
     Cancel,
     Completed,
     Done,
@@ -306,14 +306,14 @@ class PythonExecutor:
             host.connection.send(Run(tuple(self._message(each, now) for each in self._unsent)))
             self._unsent = []
 
-    def _message(self, batch: JobBatch, now: int) -> Batch:
+    def _message(self, batch: JobBatch, now: int) -> Calls:
         """Return the message that starts attempts, and note that the host has them."""
         sent = _Sent(batch, self._next_key, now, len(batch))
         self._next_key += len(batch)
         self._sent.update(dict.fromkeys(sent.keys, sent))
         self._set_timers(sent)
         spec, columns = batch.spec, batch.batch
-        return Batch(
+        return Calls(
             spec.function,
             spec.name,
             spec.project,

@@ -8,7 +8,7 @@ import sys
 from functools import partial
 from typing import NoReturn
 
-from rota.guardian import linux, loop, namespace, outer, processes
+from rota.guardian import linux, loop, namespace, processes
 from rota.guardian.linux import hold
 from rota.guardian.options import Options, Over, parse
 
@@ -18,7 +18,7 @@ _STANDARD_ERROR = 2
 def main() -> int:
     options = parse(sys.argv[1:])
     _tidy_descriptors()
-    hold({*outer.SIGNALS, *loop.SIGNALS})
+    hold({*namespace.SIGNALS, *loop.SIGNALS})
     try:
         _guard(options)
     except Over as over:
@@ -29,12 +29,12 @@ def _guard(options: Options) -> NoReturn:
     mode = namespace.choose(options.namespace)
     namespace.prepare(mode)
     run = partial(loop.run, options, mode)
-    pid, kill_switch = outer.fork_inner(run)
+    pid, kill_switch = namespace.fork_inner(run)
     try:
         if options.parent_fd is not None:
             # A launcher that died before this call is not noticed by it, but by its pipe.
             linux.die_with_parent()
-        outer.Watch(pid, kill_switch, options.parent_fd).run()
+        namespace.Watch(pid, kill_switch, options.parent_fd).run()
     finally:
         processes.kill_all()
 

@@ -15,7 +15,7 @@ from rota.guardian import NamespaceWish
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the launcher wants."""
+    """Wishes of the launcher."""
 
     namespace: NamespaceWish
     parent_fd: int | None  # read end of the launcher's pipe; None: live without a launcher
@@ -47,7 +47,7 @@ def _open_descriptor(text: str) -> int:
 
 
 class ExitCode(IntEnum):
-    """What a launcher can learn from the guardian's exit status; 2 is a usage error."""
+    """Exit status of the guardian, as a launcher reads it; 2 is a usage error."""
 
     CLEAN = 0  # the worker ended with 0, or all was stopped on request
     WORKER_DIED = 1  # the worker ended by a signal or with another status, unasked

@@ -31,7 +31,7 @@ def marker(value: str) -> Trait:
 
 
 def traits(pid: int) -> Iterator[Trait]:
-    """What this process inherited, the cheapest to find out first."""
+    """Lists what this process inherited, the cheapest to find out first."""
     try:
         yield session(os.getsid(pid))
         yield core_limit(resource.prlimit(pid, resource.RLIMIT_CORE)[1])
@@ -112,7 +112,7 @@ def _signal(pids: Iterable[int], number: int) -> None:
 
 
 def _group_or_self(pid: int) -> int:
-    """What `kill` calls the group of this process, or the process where the group is our own.
+    """Returns what `kill` calls the group of this process, or the process if the group is our own.
 
     A group is signalled in one step, which nobody can outrun by forking, and never spans two
     trees: the main process of each leads a session of its own.

@@ -19,7 +19,7 @@ _LOWEST_CORE_LIMIT = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to execute, and with what."""
+    """Program to execute, and what it is given."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]

@@ -21,8 +21,8 @@ from rota.domain.errors import Conflict, Invalid, NotFound, Problem
 from rota.domain.firing import fold_into_window
 from rota.domain.jobfile import JobFile
 from rota.domain.jobfile.calendars import calendar_document, unknown_calendars
+from rota.domain.jobfile.export import Change, differences, digest_of
 from rota.domain.spec import JobSpec
-from rota.operations.differences import Change, differences, digest_of
 from rota.operations.engine import Engine
 from rota.operations.specs import stamp
 from rota.ports.records import JobQuery, NewCalendar, StoredCalendar

@@ -20,7 +20,6 @@ from rota.domain.keys import Declaration
 from rota.domain.spec import DEFAULT_POOL
 from rota.domain.states import WAITING_STATES
 from rota.operations.calendars import CalendarChange, plan_calendars
-from rota.operations.differences import Change
 from rota.operations.engine import Engine
 from rota.operations.limits import DeclarationChange
 from rota.operations.planned_carts import PlannedCart, plan_carts
@@ -70,14 +69,6 @@ class Plan:
     carts: tuple[PlannedCart, ...]
     warnings: tuple[Problem, ...]
     etag: str
-
-    @property
-    def has_changes(self) -> bool:
-        changes = {change.change for change in self.changes}
-        changes |= {calendar.change for calendar in self.calendars}
-        changes |= {declared.change for declared in (*self.limits, *self.resources)}
-        changes |= {cart.change for cart in self.carts}
-        return bool(changes - {Change.UNCHANGED})
 
 
 @dataclass(frozen=True, slots=True)

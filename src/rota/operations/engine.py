@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from rota.domain.forecast.forecast import Forecast, Saturation, resource_of
 from rota.domain.resources import Vector
-from rota.operations.specs import SpecBook
+from rota.operations.specs import SpecCache
 from rota.ports.blobs import Blobs
 from rota.ports.idle_workers import IdleWorkers, NobodyIdle
 from rota.ports.queue import Queue
@@ -136,6 +136,6 @@ class Engine:
     queue: Queue
     blobs: Blobs
     idle_workers: IdleWorkers = field(default_factory=NobodyIdle)  # of this process
-    specs: SpecBook = field(default_factory=SpecBook)  # of jobs, read from this store
+    specs: SpecCache = field(default_factory=SpecCache)  # of jobs, read from this store
     pools: Pools = field(default_factory=Pools)
     ahead: ForecastCaches = field(default_factory=ForecastCaches)

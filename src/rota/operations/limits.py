@@ -9,9 +9,9 @@ from typing import Any, Generic, TypeVar
 
 from rota.domain.errors import Invalid, NotFound, did_you_mean
 from rota.domain.jobfile.declarations import declaration_document, declaration_in_words
+from rota.domain.jobfile.export import Change, differences
 from rota.domain.keys import KINDS, Declaration, Limit, Quota, Resource, Sharing, keys_of, name_of
 from rota.domain.resources import NAMES_OF_WORKERS
-from rota.operations.differences import Change, differences
 from rota.operations.engine import Engine
 from rota.ports.forecasts import ShareWeight
 from rota.ports.records import Declared, KeyUse

@@ -13,12 +13,12 @@ from rota.domain.carts.definition import CartTemplate, ItemsFile, template_in_wo
 from rota.domain.errors import Invalid, Problem
 from rota.domain.jobfile import CartEntry, JobFile, cart_document, read_job
 from rota.domain.jobfile.carts import Referred, check_inputs_of_items, unknown_references
+from rota.domain.jobfile.export import Change, difference, differences, digest_of
 from rota.domain.jobfile.text import At, Report
 from rota.domain.schedule import Timetable, describe
 from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import JobSpec
 from rota.operations.calendars import NEVER
-from rota.operations.differences import Change, difference, differences, digest_of
 from rota.operations.engine import Engine
 from rota.operations.planned_limits import Circumstances
 from rota.operations.previews import schedule_notes

@@ -24,6 +24,7 @@ from rota.domain.errors import Invalid, Problem, did_you_mean, quoted
 from rota.domain.ids import JobId, new_job_id
 from rota.domain.job import Job, rules_of
 from rota.domain.jobfile import JobEntry, JobFile, read_job
+from rota.domain.jobfile.export import Change, difference, differences, digest_of
 from rota.domain.jobfile.text import Report
 from rota.domain.jobfile.uses import Written
 from rota.domain.schedule import DueRange, Timetable, pass_over
@@ -31,7 +32,6 @@ from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import DEFAULT_PROJECT, JobSpec
 from rota.domain.states import Cause, RunState
 from rota.operations.calendars import PlannedCalendars
-from rota.operations.differences import Change, difference, differences, digest_of
 from rota.operations.engine import Engine
 from rota.operations.firing import after_firing, overdue_firing
 from rota.operations.planned_limits import Circumstances, PlannedLimits

@@ -10,6 +10,7 @@ from rota.domain.errors import Conflict, Problem
 from rota.domain.job import Job
 from rota.domain.jobfile import JobEntry, JobFile
 from rota.domain.jobfile.declarations import declaration_document
+from rota.domain.jobfile.export import Change, digest_of
 from rota.domain.jobfile.text import Report
 from rota.domain.jobfile.uses import (
     Known,
@@ -26,7 +27,6 @@ from rota.domain.jobfile.uses import (
 from rota.domain.keys import Declaration, Limit, Quota, Resource
 from rota.domain.resources import Vector
 from rota.operations.calendars import PlannedCalendars
-from rota.operations.differences import Change, digest_of
 from rota.operations.engine import Engine
 from rota.operations.limits import DeclarationChange, change_of
 from rota.ports.records import Declared, JobQuery, Session

@@ -19,7 +19,7 @@ from rota.ports.store import Store
 Ref = tuple[JobId, int]  # a job and its version
 
 
-class SpecBook:
+class SpecCache:
     """Cache of a bounded number of specs, those used last.
 
     To read a definition costs more than to fire it: what the scheduler read while it looked ahead,

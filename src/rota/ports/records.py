@@ -360,7 +360,7 @@ class LedgerEntry:
 
 
 class Role(StrEnum):
-    """What a user or token may do in a project; each includes those before it."""
+    """Right of a user or token in a project; each includes those before it."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"

@@ -29,7 +29,7 @@ GRPC_PORT = 7701
 
 
 class ServerRole(StrEnum):
-    """What a server may do; each can be switched off."""
+    """Duty of a server; each can be switched off."""
 
     GATEWAY = "gateway"  # REST and gRPC for people and programs
     SCHEDULER = "scheduler"  # fires what is due

@@ -32,6 +32,7 @@ from rota.api.carts import (
 )
 from rota.api.events import Event
 from rota.api.forecasts import (
+    Comparison,
     Expected,
     Forecast,
     ForecastAccuracy,
@@ -42,7 +43,14 @@ from rota.api.forecasts import (
     LoadPeak,
     Quiet,
     Saturation,
+    SimulatedJob,
+    SimulatedPriority,
+    SimulatedSaturation,
+    SimulatedShare,
+    SimulatedUse,
+    SimulationReport,
     SlowRun,
+    Waits,
 )
 from rota.api.jobs import (
     Answered,
@@ -81,16 +89,6 @@ from rota.api.runs import (
     Run,
     RunDetail,
     Step,
-)
-from rota.api.simulations import (
-    Comparison,
-    SimulatedJob,
-    SimulatedPriority,
-    SimulatedSaturation,
-    SimulatedShare,
-    SimulatedUse,
-    SimulationReport,
-    Waits,
 )
 from rota.api.tokens import Caller, NewToken, NewWorkerToken, Token, WorkerToken
 from rota.api.why import Holder, NotReason, Obstacle, OrderOfService, Reserved, Why

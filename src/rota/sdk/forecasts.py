@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from rota.api.forecasts import Forecast
-from rota.api.simulations import Comparison
+from rota.api.forecasts import Comparison, Forecast
 from rota.sdk.exchange import Call, Instant, get, post
 from rota.sdk.verbs import Verb
 

@@ -1,4 +1,4 @@
-"""What people do to carts: fill and submit them, and command those that are live."""
+"""Commands of people to carts: they fill and submit them, and steer those that are live."""
 
 from __future__ import annotations
 
@@ -27,7 +27,15 @@ from rota.ports.carts import (
 )
 from rota.ports.records import Idempotency
 from rota.store.cart_views import moved, selected
-from rota.store.carts import Book, block_runs, close_gate, count_wave, facts_of, open_book, pause
+from rota.store.carts import (
+    LockedCart,
+    block_runs,
+    close_gate,
+    count_wave,
+    facts_of,
+    locked_cart,
+    pause,
+)
 from rota.store.gates import lock_gates_of
 from rota.store.releases import release_jobs
 from rota.store.rows import cart_from, optional_micros, to_json
@@ -42,109 +50,113 @@ _CHUNK = 2_000  # rows in one transaction
 
 def command(tx: Tx, cart: CartId, command: Command, *, actor: str) -> Script[Commanded]:
     """Do what was asked for, or raise why not."""
-    book = yield from open_book(tx, cart)
+    locked = yield from locked_cart(tx, cart)
     tx.effects.carts = True
-    concerned = yield from _obey(tx, book, command, actor)
+    concerned = yield from _obey(tx, locked, command, actor)
     if concerned is not None:
-        book.version += 1
-    yield book.save()
+        locked.version += 1
+    yield locked.save()
     [row] = yield query("carts_to_change", ids=[cart])
     return Commanded(cart_from(row), concerned is not None, concerned or 0)
 
 
-def _obey(tx: Tx, book: Book, what: Command, actor: str) -> Script[int | None]:
+def _obey(tx: Tx, locked: LockedCart, what: Command, actor: str) -> Script[int | None]:
     """How many items it concerned; None: it was so already."""
     match what:
         case PauseCart():
-            return (yield from _pause(tx, book, actor))
+            return (yield from _pause(tx, locked, actor))
         case ResumeCart():
-            return (yield from _resume(tx, book, what, actor))
+            return (yield from _resume(tx, locked, what, actor))
         case CancelCart():
-            return (yield from _cancel(tx, book, what, actor))
+            return (yield from _cancel(tx, locked, what, actor))
         case ApproveCart():
-            return (yield from _approve(tx, book, what, actor))
+            return (yield from _approve(tx, locked, what, actor))
         case RetryItems():
-            return (yield from _retry(tx, book, what, actor))
+            return (yield from _retry(tx, locked, what, actor))
         case EditCart():
-            return (yield from _edit(tx, book, what, actor))
+            return (yield from _edit(tx, locked, what, actor))
 
 
-def _pause(tx: Tx, book: Book, actor: str) -> Script[int | None]:
-    if not commands.pause((yield from facts_of(book))):
+def _pause(tx: Tx, locked: LockedCart, actor: str) -> Script[int | None]:
+    if not commands.pause((yield from facts_of(locked))):
         return None
-    yield from pause(tx, book, PauseReason.PERSON, actor=actor)
+    yield from pause(tx, locked, PauseReason.PERSON, actor=actor)
     return 0
 
 
-def _resume(tx: Tx, book: Book, what: ResumeCart, actor: str) -> Script[int | None]:
+def _resume(tx: Tx, locked: LockedCart, what: ResumeCart, actor: str) -> Script[int | None]:
     if what.allow is not None:
-        failures = replace(book.rules.failures, allow=what.allow)
-        book.rules = replace(book.rules, failures=failures)
-        book.breach_wave = None
-    facts = yield from facts_of(book)
+        failures = replace(locked.rules.failures, allow=what.allow)
+        locked.rules = replace(locked.rules, failures=failures)
+        locked.breach_wave = None
+    facts = yield from facts_of(locked)
     state = commands.resume(facts)
-    yield from _refuse_gone_jobs(book)
+    yield from _refuse_gone_jobs(locked)
     if commands.is_check_void(facts):
-        book.check_run = None
-    book.state, book.reason, book.look_at = state, "", tx.now
-    released = yield query("let_runs_of_cart_go", key=cart_key(book.id), now=tx.now)
+        locked.check_run = None
+    locked.state, locked.reason, locked.look_at = state, "", tx.now
+    released = yield query("let_runs_of_cart_go", key=cart_key(locked.id), now=tx.now)
     tx.effects.times |= bool(released)
     told = {} if what.allow is None else {"allow": str(what.allow)}
-    tx.record("cart.resumed", [book.id], actor=actor, **told)
+    tx.record("cart.resumed", [locked.id], actor=actor, **told)
     return 0
 
 
-def _refuse_gone_jobs(book: Book) -> Script[None]:
-    for row in (yield query("gone_jobs_of_items", cart=book.id)):
-        raise commands.job_deleted(book.id, row["name"])
+def _refuse_gone_jobs(locked: LockedCart) -> Script[None]:
+    for row in (yield query("gone_jobs_of_items", cart=locked.id)):
+        raise commands.job_deleted(locked.id, row["name"])
 
 
-def _cancel(tx: Tx, book: Book, what: CancelCart, actor: str) -> Script[int | None]:
-    _refuse_changed(book, what.expected_version)
-    is_new = commands.cancel((yield from facts_of(book)))
+def _cancel(tx: Tx, locked: LockedCart, what: CancelCart, actor: str) -> Script[int | None]:
+    _refuse_changed(locked, what.expected_version)
+    is_new = commands.cancel((yield from facts_of(locked)))
     if is_new:
-        book.ending, book.state, book.reason = CartState.CANCELLED, CartState.RUNNING, CANCELLING
-        book.look_at = tx.now
-        yield from block_runs(tx, book)  # nothing begins after the answer
-        tx.record("cart.cancelled", [book.id], actor=actor)
+        locked.ending, locked.state, locked.reason = (
+            CartState.CANCELLED,
+            CartState.RUNNING,
+            CANCELLING,
+        )
+        locked.look_at = tx.now
+        yield from block_runs(tx, locked)  # nothing begins after the answer
+        tx.record("cart.cancelled", [locked.id], actor=actor)
     if what.stops_running:
-        rows = yield query("running_runs_of_cart", cart=book.id)
+        rows = yield query("running_runs_of_cart", cart=locked.id)
         yield from ask_to_stop(tx, rows, actor)
     return 0 if is_new else None
 
 
-def _approve(tx: Tx, book: Book, what: ApproveCart, actor: str) -> Script[int | None]:
-    facts = yield from facts_of(book)
-    commands.approve(facts, what.by, book.created_by, what.wave)
-    book.approved_by, book.look_at = actor, tx.now
-    tx.record("cart.approved", [book.id], actor=actor, wave=facts.pending_wave)
+def _approve(tx: Tx, locked: LockedCart, what: ApproveCart, actor: str) -> Script[int | None]:
+    facts = yield from facts_of(locked)
+    commands.approve(facts, what.by, locked.created_by, what.wave)
+    locked.approved_by, locked.look_at = actor, tx.now
+    tx.record("cart.approved", [locked.id], actor=actor, wave=facts.pending_wave)
     return 0
 
 
-def _retry(tx: Tx, book: Book, what: RetryItems, actor: str) -> Script[int | None]:
-    meant = selected(book.id, what.selection)
+def _retry(tx: Tx, locked: LockedCart, what: RetryItems, actor: str) -> Script[int | None]:
+    meant = selected(locked.id, what.selection)
     rows = yield query("count_to_retry", **meant)
     items: int = sum(row["count"] for row in rows)
-    facts = yield from facts_of(book)
+    facts = yield from facts_of(locked)
     state = commands.retry(facts, items)
     if facts.is_final:
-        yield from refuse_second(book.project, book.name)
-        book.current_wave, book.ended_at = 0, None
+        yield from refuse_second(locked.project, locked.name)
+        locked.current_wave, locked.ended_at = 0, None
     yield query("retry_items", **meant, versions=to_json(what.versions))
     for row in rows:
-        book.count(ItemState(row["state"]), -row["count"])
-    yield from _put_back_later_waves(tx, book)
-    yield from count_wave(book)
-    book.state, book.look_at, book.breach_wave = state, tx.now, None
-    book.reason = "" if facts.is_final else book.reason
-    tx.record("cart.retried", [book.id], actor=actor, items=items)
+        locked.count(ItemState(row["state"]), -row["count"])
+    yield from _put_back_later_waves(tx, locked)
+    yield from count_wave(locked)
+    locked.state, locked.look_at, locked.breach_wave = state, tx.now, None
+    locked.reason = "" if facts.is_final else locked.reason
+    tx.record("cart.retried", [locked.id], actor=actor, items=items)
     return items
 
 
-def _put_back_later_waves(tx: Tx, book: Book) -> Script[None]:
+def _put_back_later_waves(tx: Tx, locked: LockedCart) -> Script[None]:
     """Put back items of later waves that nobody has begun, until the retried ones have ended."""
-    [first] = yield query("pending_wave", cart=book.id)
-    found = yield query("items_out_of_order", cart=book.id, wave=first["wave"])
+    [first] = yield query("pending_wave", cart=locked.id)
+    found = yield query("items_out_of_order", cart=locked.id, wave=first["wave"])
     if not found:
         return
     numbers = {row["id"]: row["number"] for row in found}
@@ -152,34 +164,34 @@ def _put_back_later_waves(tx: Tx, book: Book) -> Script[None]:
     rows = yield query("runs_to_change", ids=numbers.keys())
     runs = [RunId(r["id"]) for r in rows if r["state"] in WAITING_STATES and not r["attempt"]]
     yield from end_waiting(tx, runs, EndOfWait(RunState.SKIPPED, Cause.PUT_BACK))
-    yield Many("put_back_item", [(book.id, numbers[run]) for run in runs])
+    yield Many("put_back_item", [(locked.id, numbers[run]) for run in runs])
     yield from release_jobs(tx, gates)
-    book.open -= len(runs)
+    locked.open -= len(runs)
 
 
-def _edit(tx: Tx, book: Book, what: EditCart, actor: str) -> Script[int | None]:
-    _refuse_changed(book, what.expected_version)
-    facts = yield from facts_of(book)
+def _edit(tx: Tx, locked: LockedCart, what: EditCart, actor: str) -> Script[int | None]:
+    _refuse_changed(locked, what.expected_version)
+    facts = yield from facts_of(locked)
     commands.edit(facts)
-    commands.edit_between(facts, what.rules.between, what.by, book.created_by)
+    commands.edit_between(facts, what.rules.between, what.by, locked.created_by)
     keys = [item.key for item in what.items]
-    rows = yield query("items_by_key", cart=book.id, keys=keys)
+    rows = yield query("items_by_key", cart=locked.id, keys=keys)
     found = {row["key"]: row for row in rows}
     for item in what.items:
         _refuse_edit(facts, item, found.get(item.key))
-    if what.items or what.rules.between != book.rules.between:
-        yield from close_gate(tx, book, actor=actor)
-    yield from _change_items(book, what.items, found)
-    if what.rules.failures != book.rules.failures:
-        book.breach_wave = None  # it is judged anew
-    book.rules, book.look_at = what.rules, tx.now
+    if what.items or what.rules.between != locked.rules.between:
+        yield from close_gate(tx, locked, actor=actor)
+    yield from _change_items(locked, what.items, found)
+    if what.rules.failures != locked.rules.failures:
+        locked.breach_wave = None  # it is judged anew
+    locked.rules, locked.look_at = what.rules, tx.now
     rules = what.rules.to_document()
-    tx.record("cart.edited", [book.id], actor=actor, items=keys[:_MOST_NAMED], rules=rules)
+    tx.record("cart.edited", [locked.id], actor=actor, items=keys[:_MOST_NAMED], rules=rules)
     return len(what.items)
 
 
-def _refuse_changed(book: Book, expected_version: int | None) -> None:
-    if expected_version not in (None, book.version):
+def _refuse_changed(locked: LockedCart, expected_version: int | None) -> None:
+    if expected_version not in (None, locked.version):
         raise Conflict(
             "the cart was changed meanwhile", code="changed_meanwhile", hint="look again"
         )
@@ -197,11 +209,11 @@ def _refuse_edit(facts: CartFacts, item: EditedItem, row: Row | None) -> None:
 
 
 def _change_items(
-    book: Book, items: Sequence[EditedItem], found: Mapping[str, Row]
+    locked: LockedCart, items: Sequence[EditedItem], found: Mapping[str, Row]
 ) -> Script[None]:
-    values = [_edited(book.id, item, found[item.key]) for item in items]
+    values = [_edited(locked.id, item, found[item.key]) for item in items]
     yield Many("edit_item", values)
-    book.count(ItemState.SKIPPED, sum(item.is_skipped for item in items))
+    locked.count(ItemState.SKIPPED, sum(item.is_skipped for item in items))
 
 
 def _edited(cart: CartId, item: EditedItem, row: Row) -> tuple[object, ...]:

@@ -72,96 +72,98 @@ _COUNTED = {
 def advance(tx: Tx, cart: CartId, closed_until: datetime | None) -> Script[Advanced]:
     """One step after another, until the cart has to wait for something."""
     has_more = False
-    for book in (yield from open_books(tx, [cart])):
-        has_more = yield from _go_on(tx, book, closed_until)
-        yield book.save()
+    for locked in (yield from locked_carts(tx, [cart])):
+        has_more = yield from _go_on(tx, locked, closed_until)
+        yield locked.save()
     return Advanced(has_more)
 
 
-def _go_on(tx: Tx, book: Book, closed_until: datetime | None) -> Script[bool]:
+def _go_on(tx: Tx, locked: LockedCart, closed_until: datetime | None) -> Script[bool]:
     """Whether there is more to do at once than one transaction should."""
     for _ in range(_MOST_STEPS):
-        facts = yield from facts_of(book, closed_until)
+        facts = yield from facts_of(locked, closed_until)
         match decide(facts, instant(tx.now)):
             case Stand() as stand:
-                _stand(tx, book, stand)
+                _stand(tx, locked, stand)
                 return False
             case End(state):
-                _end(tx, book, state)
+                _end(tx, locked, state)
                 return False
             case SkipRest():
-                yield from _skip_rest(tx, book)
+                yield from _skip_rest(tx, locked)
                 return True
             case Start(wave, count):
-                if not (yield from _start(tx, book, wave, count)):
-                    _stand(tx, book, wait_for_room(book.open, instant(tx.now)))
+                if not (yield from _start(tx, locked, wave, count)):
+                    _stand(tx, locked, wait_for_room(locked.open, instant(tx.now)))
                     return False
             case RunCheck(job):
-                yield from _run_check(tx, book, job)
+                yield from _run_check(tx, locked, job)
             case step:
-                yield from _change(tx, book, step)
+                yield from _change(tx, locked, step)
     return True
 
 
-def _change(tx: Tx, book: Book, step: Begin | Open | Pause | Breach) -> Script[None]:
+def _change(tx: Tx, locked: LockedCart, step: Begin | Open | Pause | Breach) -> Script[None]:
     """Steps that make no runs."""
     match step:
         case Begin():
-            book.state, book.reason = CartState.RUNNING, ""
-            book.started_at = book.started_at or tx.now
-            _tell(tx, book, "cart.started")
+            locked.state, locked.reason = CartState.RUNNING, ""
+            locked.started_at = locked.started_at or tx.now
+            _tell(tx, locked, "cart.started")
         case Open(wave, is_first):
-            book.state, book.reason, book.current_wave = CartState.RUNNING, "", wave
-            book.wave = max(book.wave, wave)
-            yield from count_wave(book)
-            _tell(tx, book, "cart.wave_opened", wave=wave, again=not is_first)
+            locked.state, locked.reason, locked.current_wave = CartState.RUNNING, "", wave
+            locked.wave = max(locked.wave, wave)
+            yield from count_wave(locked)
+            _tell(tx, locked, "cart.wave_opened", wave=wave, again=not is_first)
         case Pause(reason):
-            yield from pause(tx, book, reason, actor=_ACTOR)
+            yield from pause(tx, locked, reason, actor=_ACTOR)
         case Breach(then):
-            yield from breach(tx, book, then)
+            yield from breach(tx, locked, then)
 
 
-def _stand(tx: Tx, book: Book, stand: Stand) -> None:
-    has_changed = (book.state, book.reason) != (stand.state, stand.reason)
-    book.state, book.reason = stand.state, stand.reason
-    book.look_at = optional_micros(stand.until)
+def _stand(tx: Tx, locked: LockedCart, stand: Stand) -> None:
+    has_changed = (locked.state, locked.reason) != (stand.state, stand.reason)
+    locked.state, locked.reason = stand.state, stand.reason
+    locked.look_at = optional_micros(stand.until)
     if has_changed and stand.state is CartState.WAITING:
-        _tell(tx, book, "cart.waiting", reason=stand.reason, wave=book.wave)
+        _tell(tx, locked, "cart.waiting", reason=stand.reason, wave=locked.wave)
 
 
-def _start(tx: Tx, book: Book, wave: int, count: int) -> Script[bool]:
+def _start(tx: Tx, locked: LockedCart, wave: int, count: int) -> Script[bool]:
     """Items get their runs, which are runs like any other from here on.
 
     False: the project may have no more that wait, so that some or all stay PENDING. Its quota is
     locked then, and whoever has locked it asks for no more gates of jobs.
     """
-    yield from close_gate(tx, book, actor=_ACTOR)
-    items = yield query("pending_items", cart=book.id, wave=wave, limit=count)
+    yield from close_gate(tx, locked, actor=_ACTOR)
+    items = yield query("pending_items", cart=locked.id, wave=wave, limit=count)
     jobs = {row["job_id"] for row in items}
     yield from lock_gates_to_submit(jobs)
     known = {row["id"] for row in (yield query("jobs_that_exist", ids=jobs))}
     if not jobs <= known:
-        yield from pause(tx, book, PauseReason.JOB, actor=_ACTOR)
+        yield from pause(tx, locked, PauseReason.JOB, actor=_ACTOR)
         return True
-    room = yield from room_to_wait(book.project)
+    room = yield from room_to_wait(locked.project)
     if room != 0:
-        yield from _open(tx, book, items[:room])
+        yield from _open(tx, locked, items[:room])
     return room is None or room >= len(items)
 
 
-def _open(tx: Tx, book: Book, items: Rows) -> Script[None]:
+def _open(tx: Tx, locked: LockedCart, items: Rows) -> Script[None]:
     # Sorted: of runs that are due at the same instant, those with lower ids go first.
     runs = sorted(new_run_id(instant(tx.now)) for _ in items)
-    drafts = [_draft(tx.now, book, row, run) for row, run in zip(items, runs, strict=True)]
+    drafts = [_draft(tx.now, locked, row, run) for row, run in zip(items, runs, strict=True)]
     yield from insert_drafts(tx, drafts, actor=_ACTOR)
-    opened = [(run, book.id, row["number"]) for row, run in zip(items, runs, strict=True)]
+    opened = [(run, locked.id, row["number"]) for row, run in zip(items, runs, strict=True)]
     yield Many("open_item", opened)
-    book.open += len(items)
-    book.in_flight[RunState.QUEUED] += len(items)  # or blocked at a gate: they wait in either case
-    book.state, book.reason = CartState.RUNNING, ""
+    locked.open += len(items)
+    locked.in_flight[RunState.QUEUED] += len(
+        items
+    )  # or blocked at a gate: they wait in either case
+    locked.state, locked.reason = CartState.RUNNING, ""
 
 
-def _draft(now: int, book: Book, item: Row, run: RunId) -> Draft:
+def _draft(now: int, locked: LockedCart, item: Row, run: RunId) -> Draft:
     return Draft(
         id=run,
         job_id=item["job_id"],
@@ -169,19 +171,19 @@ def _draft(now: int, book: Book, item: Row, run: RunId) -> Draft:
         trigger=Trigger.CART,
         due_at=now,
         release_at=now,
-        created_by=book.created_by,
-        priority=book.priority,
+        created_by=locked.created_by,
+        priority=locked.priority,
         inputs=item["inputs"],
         retry_of=item["run"],
-        cart=book.id,
+        cart=locked.id,
         item=item["key"],
     )
 
 
-def _run_check(tx: Tx, book: Book, job: str) -> Script[None]:
-    found = yield query("job_of_name", project=book.project, name=job)
+def _run_check(tx: Tx, locked: LockedCart, job: str) -> Script[None]:
+    found = yield query("job_of_name", project=locked.project, name=job)
     if not found:
-        yield from pause(tx, book, PauseReason.JOB, actor=_ACTOR)
+        yield from pause(tx, locked, PauseReason.JOB, actor=_ACTOR)
         return
     yield from lock_gates_to_submit([found[0]["id"]])
     run = new_run_id(instant(tx.now))
@@ -192,81 +194,81 @@ def _run_check(tx: Tx, book: Book, job: str) -> Script[None]:
         trigger=Trigger.CART,
         due_at=tx.now,
         release_at=tx.now,
-        created_by=book.created_by,
-        priority=book.priority,
-        cart=book.id,
+        created_by=locked.created_by,
+        priority=locked.priority,
+        cart=locked.id,
     )
     yield from insert_drafts(tx, [draft], actor=_ACTOR)
-    book.state, book.reason, book.check_run = CartState.WAITING, WaitReason.CHECK, run
-    _tell(tx, book, "cart.checking", run=run, wave=book.wave)
+    locked.state, locked.reason, locked.check_run = CartState.WAITING, WaitReason.CHECK, run
+    _tell(tx, locked, "cart.checking", run=run, wave=locked.wave)
 
 
-def close_gate(tx: Tx, book: Book, *, actor: str) -> Script[None]:
+def close_gate(tx: Tx, locked: LockedCart, *, actor: str) -> Script[None]:
     """Forget check and approval: they were about something else than what comes next."""
-    book.approved_by = ""
-    if book.check_run is not None:
-        check = [RunId(book.check_run)]
+    locked.approved_by = ""
+    if locked.check_run is not None:
+        check = [RunId(locked.check_run)]
         yield from lock_gates_of_jobs(check)
         stopped = yield from cancel(tx, check, actor)
         yield from release_jobs(tx, set(stopped.values()))
-        book.check_run = None
+        locked.check_run = None
 
 
 def pause(
     tx: Tx,
-    book: Book,
+    locked: LockedCart,
     reason: PauseReason,
     *,
     actor: str,
     gates: Collection[str] | None = None,
 ) -> Script[None]:
     """Start nothing of the cart from here on; what a worker has leased goes on to its end."""
-    book.state, book.reason, book.look_at = CartState.PAUSED, reason, None
-    yield from block_runs(tx, book, gates)
-    _tell(tx, book, "cart.paused", actor=actor, reason=reason)
+    locked.state, locked.reason, locked.look_at = CartState.PAUSED, reason, None
+    yield from block_runs(tx, locked, gates)
+    _tell(tx, locked, "cart.paused", actor=actor, reason=reason)
 
 
 def breach(
-    tx: Tx, book: Book, then: OnBreach, gates: Collection[str] | None = None
+    tx: Tx, locked: LockedCart, then: OnBreach, gates: Collection[str] | None = None
 ) -> Script[None]:
     """More items failed than may."""
-    book.breach_wave = book.current_wave
-    _tell(tx, book, "cart.threshold", then=then, failed=book.failed)
+    locked.breach_wave = locked.current_wave
+    _tell(tx, locked, "cart.threshold", then=then, failed=locked.failed)
     match then:
         case OnBreach.PAUSE:
             reason = PauseReason.FAILURES
-            yield from pause(tx, book, reason, actor=_ACTOR, gates=gates)
+            yield from pause(tx, locked, reason, actor=_ACTOR, gates=gates)
         case OnBreach.CANCEL:
-            book.ending, book.look_at = CartState.FAILED, tx.now
-            yield from block_runs(tx, book, gates)
+            locked.ending, locked.look_at = CartState.FAILED, tx.now
+            yield from block_runs(tx, locked, gates)
         case OnBreach.CONTINUE:
             pass
 
 
-def block_runs(tx: Tx, book: Book, gates: Collection[str] | None = None) -> Script[None]:
+def block_runs(tx: Tx, locked: LockedCart, gates: Collection[str] | None = None) -> Script[None]:
     """Block runs of a cart that wait for a worker or at a gate; others get their slots.
 
     `gates` are those that are locked, where runs are locked too: to lock more gates then would be
     out of order. Slots at other gates are found by the next sweep.
     """
     if gates is None:
-        rows = yield query("gates_of_cart", cart=book.id)
+        rows = yield query("gates_of_cart", cart=locked.id)
         gates = yield from lock_gates({row["job_id"] for row in rows})
-    key = cart_key(book.id)
-    reasons = reasons_to(held_by_cart(book.id, book.name).reasons)
-    yield query("move_waiters_of_cart", cart=book.id, key=key, reasons=reasons)
-    blocked = yield query("block_runs_of_cart", cart=book.id, key=key, reasons=reasons)
+    key = cart_key(locked.id)
+    reasons = reasons_to(held_by_cart(locked.id, locked.name).reasons)
+    yield query("move_waiters_of_cart", cart=locked.id, key=key, reasons=reasons)
+    blocked = yield query("block_runs_of_cart", cart=locked.id, key=key, reasons=reasons)
     if blocked:
         tx.record("run.blocked", [row["id"] for row in blocked], actor=_ACTOR)
         tx.effects.chains.leave(row["chain"] for row in blocked)
         yield from release_jobs(tx, {row["job_id"] for row in blocked} & set(gates))
 
 
-def _skip_rest(tx: Tx, book: Book) -> Script[None]:
+def _skip_rest(tx: Tx, locked: LockedCart) -> Script[None]:
     """End what has not begun, some at a time."""
-    skipped = yield query("skip_items", cart=book.id, limit=_CHUNK)
-    book.count(ItemState.SKIPPED, len(skipped))
-    rows = yield query("waiting_runs_of_cart", cart=book.id, limit=_CHUNK)
+    skipped = yield query("skip_items", cart=locked.id, limit=_CHUNK)
+    locked.count(ItemState.SKIPPED, len(skipped))
+    rows = yield query("waiting_runs_of_cart", cart=locked.id, limit=_CHUNK)
     yield from lock_gates({row["job_id"] for row in rows})
     for state, cause, runs in (
         (RunState.SKIPPED, Cause.CART, [RunId(r["id"]) for r in rows if not r["attempt"]]),
@@ -275,14 +277,14 @@ def _skip_rest(tx: Tx, book: Book) -> Script[None]:
         yield from end_waiting(tx, runs, EndOfWait(state, cause))
     yield from release_jobs(tx, {row["job_id"] for row in rows})
     for state in WAITING_STATES:
-        del book.in_flight[state]
+        del locked.in_flight[state]
     tx.effects.carts = True
 
 
-def _end(tx: Tx, book: Book, state: CartState) -> None:
-    book.state, book.reason, book.ending, book.look_at = state, "", None, None
-    book.ended_at = tx.now
-    _tell(tx, book, "cart.finished", state=state, failed=book.failed)
+def _end(tx: Tx, locked: LockedCart, state: CartState) -> None:
+    locked.state, locked.reason, locked.ending, locked.look_at = state, "", None, None
+    locked.ended_at = tx.now
+    _tell(tx, locked, "cart.finished", state=state, failed=locked.failed)
 
 
 class _Hooks(CartHooks):
@@ -300,9 +302,9 @@ class _Hooks(CartHooks):
     def runs_ended(self, tx: Tx, carts: list[str], gates: Collection[str]) -> Script[None]:
         if not carts:
             return
-        for book in (yield from open_books(tx, [CartId(cart) for cart in carts])):
-            yield from _judge(tx, book, gates)
-            yield book.save()
+        for locked in (yield from locked_carts(tx, [CartId(cart) for cart in carts])):
+            yield from _judge(tx, locked, gates)
+            yield locked.save()
         tx.effects.carts = True
 
     def share_gates(self, carts: Collection[str]) -> Script[None]:
@@ -316,24 +318,24 @@ class _Hooks(CartHooks):
 register(_Hooks())
 
 
-def _judge(tx: Tx, book: Book, gates: Collection[str]) -> Script[None]:
+def _judge(tx: Tx, locked: LockedCart, gates: Collection[str]) -> Script[None]:
     """Count failures before anything new can start."""
-    facts = yield from facts_of(book)
+    facts = yield from facts_of(locked)
     match decide(facts, instant(tx.now)):
         case Breach(then):
-            yield from breach(tx, book, then, gates)
+            yield from breach(tx, locked, then, gates)
         case SkipRest():
-            book.look_at = tx.now  # what would be tried again keeps it from ending
+            locked.look_at = tx.now  # what would be tried again keeps it from ending
         case _:
             pass
 
 
-def _tell(tx: Tx, book: Book, event: str, *, actor: str = _ACTOR, **data: object) -> None:
-    tx.record(event, [book.id], actor=actor, **data)
+def _tell(tx: Tx, locked: LockedCart, event: str, *, actor: str = _ACTOR, **data: object) -> None:
+    tx.record(event, [locked.id], actor=actor, **data)
 
 
 @dataclass(slots=True)
-class Book:
+class LockedCart:
     """A cart that a transaction has locked: its state, and how many of its items are where."""
 
     id: CartId
@@ -404,26 +406,26 @@ class Book:
         )
 
 
-def open_book(tx: Tx, cart: CartId) -> Script[Book]:
+def locked_cart(tx: Tx, cart: CartId) -> Script[LockedCart]:
     """Lock a cart and count the items whose run has ended. `NotFound` if there is none."""
-    books = yield from open_books(tx, [cart])
-    if not books:
+    found = yield from locked_carts(tx, [cart])
+    if not found:
         raise NotFound(f"no cart {cart}", code="cart_not_found")
-    return books[0]
+    return found[0]
 
 
-def open_books(tx: Tx, carts: list[CartId]) -> Script[list[Book]]:
+def locked_carts(tx: Tx, carts: list[CartId]) -> Script[list[LockedCart]]:
     """Lock several; those that are not there, or still being filled, are left out."""
     yield lock("carts", ids=sorted(carts))
     rows = yield query("carts_to_change", ids=sorted(carts))
-    books = [_book(row) for row in rows if row["state"] != "LOADING"]
-    for book in books:
-        yield from _count_ended(tx, book)
-    return books
+    found = [_locked_cart(row) for row in rows if row["state"] != "LOADING"]
+    for locked in found:
+        yield from _count_ended(tx, locked)
+    return found
 
 
-def _book(row: Row) -> Book:
-    return Book(
+def _locked_cart(row: Row) -> LockedCart:
+    return LockedCart(
         id=CartId(row["id"]),
         project=row["project"],
         name=row["name"],
@@ -455,37 +457,41 @@ def _book(row: Row) -> Book:
     )
 
 
-def _count_ended(tx: Tx, book: Book) -> Script[None]:
+def _count_ended(tx: Tx, locked: LockedCart) -> Script[None]:
     """Items whose run has ended are as it ended; a second look finds nothing new."""
-    if not book.open:
+    if not locked.open:
         return
-    rows = yield query("open_runs", cart=book.id)
-    book.in_flight = Counter({RunState(row["state"]): row["count"] for row in rows})
-    if not any(map(is_final, book.in_flight)):
+    rows = yield query("open_runs", cart=locked.id)
+    locked.in_flight = Counter({RunState(row["state"]): row["count"] for row in rows})
+    if not any(map(is_final, locked.in_flight)):
         return
-    ended = yield query("ended_items", cart=book.id)
+    ended = yield query("ended_items", cart=locked.id)
     for row in ended:
-        book.in_flight[RunState(row["state"])] -= 1
-    book.in_flight = +book.in_flight
-    yield Many("set_item_state", [_end_of(book.id, row) for row in ended])
+        locked.in_flight[RunState(row["state"])] -= 1
+    locked.in_flight = +locked.in_flight
+    yield Many("set_item_state", [_end_of(locked.id, row) for row in ended])
     for row in ended:
         state = item_state_of(RunState(row["state"]))
-        book.count(state)
-        book.wave_failed += state in FAILED_ITEM_STATES  # what is open is of the current wave
-    book.open -= len(ended)
-    book.wave_ended_at = max(book.wave_ended_at or 0, *(row["ended_at"] for row in ended))
+        locked.count(state)
+        locked.wave_failed += state in FAILED_ITEM_STATES  # what is open is of the current wave
+    locked.open -= len(ended)
+    locked.wave_ended_at = max(locked.wave_ended_at or 0, *(row["ended_at"] for row in ended))
     # Nobody finds these ends once they are counted, so the cart itself asks to be looked at.
-    book.look_at = book.wave_ended_at
-    if not book.open:
-        yield from _tell_end_of_wave(tx, book)
+    locked.look_at = locked.wave_ended_at
+    if not locked.open:
+        yield from _tell_end_of_wave(tx, locked)
 
 
-def _tell_end_of_wave(tx: Tx, book: Book) -> Script[None]:
+def _tell_end_of_wave(tx: Tx, locked: LockedCart) -> Script[None]:
     """Unless some of its items are still to start."""
-    [pending] = yield query("count_pending", cart=book.id, wave=book.current_wave, limit=1)
+    [pending] = yield query("count_pending", cart=locked.id, wave=locked.current_wave, limit=1)
     if not pending["count"]:
-        told = {"wave": book.current_wave, "items": book.wave_items, "failed": book.wave_failed}
-        tx.record("cart.wave_finished", [book.id], actor="scheduler", **told)
+        told = {
+            "wave": locked.current_wave,
+            "items": locked.wave_items,
+            "failed": locked.wave_failed,
+        }
+        tx.record("cart.wave_finished", [locked.id], actor="scheduler", **told)
 
 
 def _end_of(cart: CartId, row: Row) -> tuple[object, ...]:
@@ -495,63 +501,63 @@ def _end_of(cart: CartId, row: Row) -> tuple[object, ...]:
     return state, cause, cart, row["number"]
 
 
-def count_wave(book: Book) -> Script[None]:
+def count_wave(locked: LockedCart) -> Script[None]:
     """The items and failures of the current wave, counted anew: it is another one, or retried."""
-    rows = yield query("wave_states", cart=book.id, wave=book.current_wave)
+    rows = yield query("wave_states", cart=locked.id, wave=locked.current_wave)
     counts = {ItemState(row["state"]): row["count"] for row in rows}
-    book.wave_items = sum(counts.values())
-    book.wave_failed = sum(counts.get(state, 0) for state in FAILED_ITEM_STATES)
+    locked.wave_items = sum(counts.values())
+    locked.wave_failed = sum(counts.get(state, 0) for state in FAILED_ITEM_STATES)
 
 
-def facts_of(book: Book, closed_until: datetime | None = None) -> Script[CartFacts]:
+def facts_of(locked: LockedCart, closed_until: datetime | None = None) -> Script[CartFacts]:
     """The facts that a decision about the cart rests on."""
-    pending = yield from _pending(book)
-    check = yield from _check(book)
-    flight = book.in_flight
+    pending = yield from _pending(locked)
+    check = yield from _check(locked)
+    flight = locked.in_flight
     return CartFacts(
-        rules=book.rules,
-        state=book.state,
-        items=book.items,
-        reason=book.reason,
-        ending=book.ending,
-        starts_at=optional_instant(book.starts_at),
-        wave=book.wave,
-        current_wave=book.current_wave,
+        rules=locked.rules,
+        state=locked.state,
+        items=locked.items,
+        reason=locked.reason,
+        ending=locked.ending,
+        starts_at=optional_instant(locked.starts_at),
+        wave=locked.wave,
+        current_wave=locked.current_wave,
         pending_wave=pending[0],
         pending_in_wave=pending[1],
-        open=book.open,
+        open=locked.open,
         waiting=sum(flight[state] for state in WAITING_STATES),
         unknown=flight[RunState.UNKNOWN],
-        completed=book.completed,
-        failed=book.failed,
-        items_in_wave=book.wave_items,
-        failed_in_wave=book.wave_failed,
-        is_breach_recorded=_is_breach_recorded(book),
-        wave_ended_at=optional_instant(book.wave_ended_at),
+        completed=locked.completed,
+        failed=locked.failed,
+        items_in_wave=locked.wave_items,
+        failed_in_wave=locked.wave_failed,
+        is_breach_recorded=_is_breach_recorded(locked),
+        wave_ended_at=optional_instant(locked.wave_ended_at),
         check=check,
-        approved_by=book.approved_by,
+        approved_by=locked.approved_by,
         closed_until=closed_until,
     )
 
 
-def _pending(book: Book) -> Script[tuple[int | None, int]]:
+def _pending(locked: LockedCart) -> Script[tuple[int | None, int]]:
     """The lowest wave with items to start, and how many, as far as they could start at once."""
-    rows = yield query("pending_wave", cart=book.id)
+    rows = yield query("pending_wave", cart=locked.id)
     if not rows:
         return None, 0
     wave = rows[0]["wave"]
-    [row] = yield query("count_pending", cart=book.id, wave=wave, limit=MOST_IN_FLIGHT)
+    [row] = yield query("count_pending", cart=locked.id, wave=wave, limit=MOST_IN_FLIGHT)
     return wave, row["count"]
 
 
-def _check(book: Book) -> Script[RunState | None]:
-    if book.check_run is None:
+def _check(locked: LockedCart) -> Script[RunState | None]:
+    if locked.check_run is None:
         return None
-    [row] = yield query("check_state", run=book.check_run)
+    [row] = yield query("check_state", run=locked.check_run)
     return RunState(row["state"])
 
 
-def _is_breach_recorded(book: Book) -> bool:
-    if book.rules.failures.scope is Scope.CART:
-        return book.breach_wave is not None
-    return book.breach_wave == book.current_wave
+def _is_breach_recorded(locked: LockedCart) -> bool:
+    if locked.rules.failures.scope is Scope.CART:
+        return locked.breach_wave is not None
+    return locked.breach_wave == locked.current_wave

@@ -212,7 +212,7 @@ def _batch(rows: Rows) -> WorkBatch:
 
 
 def _sparse(column: list[Any]) -> dict[int, Any]:
-    """What a column has, by position: most columns have nothing."""
+    """Return what a column has, by position: most columns have nothing."""
     if column.count(None) == len(column):
         return {}
     return {at: value for at, value in enumerate(column) if value is not None}

@@ -29,7 +29,7 @@ from rota.store.keys import charge_output
 from rota.store.releases import release_jobs
 from rota.store.rows import by_kind, from_json, optional_instant, optional_micros, to_json
 from rota.store.runs import settle_output
-from rota.store.script import Batch, LookAgain, Many, Row, Script, lock, query
+from rota.store.script import Columns, LookAgain, Many, Row, Script, lock, query
 from rota.store.tx import Tx, lock_carts, runs_ended
 from rota.store.waits import too_late
 
@@ -96,7 +96,7 @@ def finish_free(tx: Tx, session: str, report: Report) -> Script[Finished]:
 
 
 def _each_once(report: Report) -> tuple[EndBatch, list[Outcome]]:
-    """What a report says first about each attempt. Ends are sorted: so their runs are locked."""
+    """Keep what is said first about each attempt. Ends are sorted: so their runs are locked."""
     ends = _sorted(report.ends)
     if not report.outcomes and all(ends.started_at) and all(ends.ended_at):
         return ends, []
@@ -153,7 +153,7 @@ def _complete(
     if not ends:
         return []
     columns = _columns(tx.now, ends)
-    rows = yield Batch("complete_runs", columns, {"session": session, "now": tx.now})
+    rows = yield Columns("complete_runs", columns, {"session": session, "now": tx.now})
     yield from settle(tx, _groups(rows, RunState.COMPLETED), gates, actor=session)
     if len(rows) == len(ends):
         return []
@@ -403,7 +403,7 @@ def _output_state(outcome: Outcome) -> OutputState:
 
 
 class _Kind(NamedTuple):
-    """What ends have in common that are settled as one, as the first columns of `complete_runs`."""
+    """Common part of ends that are settled as one, as the first columns of `complete_runs`."""
 
     job_id: str
     job: str

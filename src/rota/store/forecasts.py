@@ -1,4 +1,4 @@
-"""What a forecast asks the store, and what is remembered of it."""
+"""Questions of a forecast to the store, and what is remembered of the answers."""
 
 from __future__ import annotations
 

@@ -115,28 +115,35 @@ class Gatekeeper:
         """Read what the gates need for runs of these kinds, and of these backfills and carts.
 
         `leave_out` are the runs to be admitted. Other runs of a job are read only where they can
-        hold one of these back: of runs that go by the thousand, thousands more may be active.
+        hold one of these back: of runs that go by the thousand, thousands more may be active. Those
+        that wait are read only where runs go in turn.
         """
         rows = yield query("job_gates", ids={job for job, _ in kinds})
         self.jobs = {row["id"]: row for row in rows}
         self.gates = job_rules(rows, now)
-        self._watched = {
+        # A gate that is closed lets nobody go, whatever else is there.
+        opened = {job: gate for job, gate in self.gates.items() if gate.closed is None}
+        asked = [(job, trigger) for job, trigger in kinds if job in opened]
+        in_turn = {job for job, trigger in asked if opened[job].goes_in_turn(trigger)}
+        limited = {
             job
-            for job, trigger in kinds
-            if job in self.gates and self.gates[job].can_hold_back(trigger)
+            for job, trigger in asked
+            if job not in in_turn and opened[job].can_hold_back(trigger)
         }
         yield from self._look_at_upstreams()
         if backfills:
             rows = yield query("select_backfills", ids=backfills)
             self._backfills = {row["id"]: backfill_rules(row) for row in rows}
-            self._watched |= {row["job_id"] for row in rows}
+            limited |= {row["job_id"] for row in rows} - in_turn
         if carts:
             self.closed_carts = yield from tx.closed_gates(carts)
-        if self._watched:
-            hidden = set(leave_out)
-            for row in (yield query("active_runs", ids=self._watched, now=now)):
-                if row["id"] not in hidden:
-                    self._active[row["job_id"]].append(other_run(row))
+        self._watched = in_turn | limited
+        hidden = set(leave_out)
+        for name, jobs in ("active_runs", in_turn), ("occupying_runs", limited):
+            if jobs:
+                for row in (yield query(name, ids=jobs, now=now)):
+                    if row["id"] not in hidden:
+                        self._active[row["job_id"]].append(other_run(row))
 
     def _look_at_upstreams(self) -> Script[None]:
         names: dict[str, set[str]] = defaultdict(set)

@@ -22,6 +22,19 @@ FROM run WHERE gate_job = ANY(:ids)
     AND due_at <= :now
 ORDER BY seq;
 
+-- name: occupying_runs
+-- The same without what waits at a gate, of which only those count here that somebody holds: however many wait,
+-- they are not read. SQLite goes by the first list of states; the second one is that of the index.
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, 0 AS is_held
+FROM run WHERE gate_job = ANY(:ids)
+    AND state IN ('SCHEDULED', 'QUEUED', 'CLAIMED', 'PROCESSING', 'UNKNOWN')
+    AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED', 'CLAIMED', 'PROCESSING', 'UNKNOWN')
+    AND due_at <= :now
+UNION ALL
+SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, 1 AS is_held
+FROM run WHERE state = 'BLOCKED' AND blocked_on > 'hold:' AND blocked_on < 'hold;'
+    AND coalesce(gate_job, '') = ANY(:ids) AND due_at <= :now;
+
 -- name: gates_of_runs
 -- The jobs at whose gates these runs count.
 SELECT DISTINCT gate_job AS job_id FROM run WHERE id = ANY(:ids) AND gate_job IS NOT NULL;

@@ -15,10 +15,10 @@ from rota.domain.states import Cause, RunState
 from rota.ports.carts import NO_TEMPLATES, TemplateChanges
 from rota.ports.records import JobQuery, NewCalendar, NewJob, RemovedJob, ScheduleMove
 from rota.store import calendars, cart_views, limits, order
+from rota.store.access import of_each, together
 from rota.store.dependencies import forget_jobs, refuse_rings, save_dependencies
 from rota.store.firing import answer_overdue
 from rota.store.gates import lock_gates
-from rota.store.handle import of_each, together
 from rota.store.releases import block_job, release_jobs, unblock_job
 from rota.store.rows import (
     from_json,

@@ -55,8 +55,8 @@ _KINDS = tuple(f"{kind}:" for kind in KeyKind)  # others lock by rows beside the
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The place where the next look goes on."""
+class KeyCursor:
+    """Where the next look at keys goes on."""
 
     key: Key = ""  # among those who have keys
     seq: int = 0
@@ -70,14 +70,14 @@ class Place:
         return not self.key and not self.waited
 
 
-def release(tx: Tx, limit: int, place: Place) -> Script[tuple[int, Place]]:
+def release(tx: Tx, limit: int, cursor: KeyCursor) -> Script[tuple[int, KeyCursor]]:
     """Look at keys that were freed, whose time has come, and at some more that runs wait for.
 
     Returns how many runs went or wait for something else now, and where the next look goes on.
     """
-    old, place = yield from _left_behind(place, limit)
-    swept, place = yield from _sweep(place)
-    changed, told = yield from changed_keys(place.at, place.told)
+    old, cursor = yield from _left_behind(cursor, limit)
+    swept, cursor = yield from _sweep(cursor)
+    changed, told = yield from changed_keys(cursor.at, cursor.told)
     due = {row["key"] for row in (yield query("due_keys", now=tx.now, limit=limit))}
     keys = {row["key"] for row in old} | swept | due | changed
     states = yield from load_states(tx.now, keys)
@@ -86,19 +86,19 @@ def release(tx: Tx, limit: int, place: Place) -> Script[tuple[int, Place]]:
     count = (yield from _let_go(tx, wanted, changed, limit)) if wanted else 0
     yield from _clear(old)
     is_rekeying = bool((yield query("rekeying")))
-    return count, replace(place, at=tx.now, told=told, is_rekeying=is_rekeying)
+    return count, replace(cursor, at=tx.now, told=told, is_rekeying=is_rekeying)
 
 
-def _left_behind(place: Place, limit: int) -> Script[tuple[list[Row], Place]]:
+def _left_behind(cursor: KeyCursor, limit: int) -> Script[tuple[list[Row], KeyCursor]]:
     """Rows of keys that runs have no more, of so many keys at most."""
-    page = yield query("run_key_page", after_key=place.key, after_seq=place.seq, limit=_PAGE)
+    page = yield query("run_key_page", after_key=cursor.key, after_seq=cursor.seq, limit=_PAGE)
     old = [row for row in page if row["state"] not in _MAY_HAVE_KEYS]
     freed = list(dict.fromkeys(row["key"] for row in old))
     if len(freed) > limit:
-        return [row for row in old if row["key"] <= freed[limit - 1]], place
+        return [row for row in old if row["key"] <= freed[limit - 1]], cursor
     if len(page) < _PAGE:
-        return old, replace(place, key="", seq=0)
-    return old, replace(place, key=page[-1]["key"], seq=page[-1]["seq"])
+        return old, replace(cursor, key="", seq=0)
+    return old, replace(cursor, key=page[-1]["key"], seq=page[-1]["seq"])
 
 
 def _clear(old: Sequence[Row]) -> Script[None]:
@@ -109,16 +109,16 @@ def _clear(old: Sequence[Row]) -> Script[None]:
         yield query("forget_shared_keys", keys=keys)
 
 
-def _sweep(place: Place) -> Script[tuple[set[Key], Place]]:
+def _sweep(cursor: KeyCursor) -> Script[tuple[set[Key], KeyCursor]]:
     """Some keys that runs wait for: nothing is forgotten for ever, whoever failed to tell of it."""
     keys: list[Key] = []
     for kind in sorted(KeyKind):
         first, end = f"{kind}:", f"{kind};"  # between them are all keys of the kind
-        if len(keys) < _SWEPT and place.waited < end:
-            after, limit = max(first, place.waited), _SWEPT - len(keys)
+        if len(keys) < _SWEPT and cursor.waited < end:
+            after, limit = max(first, cursor.waited), _SWEPT - len(keys)
             rows = yield query("waited_shared_keys", after=after, until=end, limit=limit)
             keys += [row["key"] for row in rows]
-    return set(keys), replace(place, waited=keys[-1] if len(keys) == _SWEPT else "")
+    return set(keys), replace(cursor, waited=keys[-1] if len(keys) == _SWEPT else "")
 
 
 def _room(state: KeyState | None, now: int, limit: int) -> int:

@@ -1,4 +1,4 @@
-"""What people declare about shared keys: limits, resources, quotas."""
+"""Declarations of people about shared keys: limits, resources, quotas."""
 
 from __future__ import annotations
 

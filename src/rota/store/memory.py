@@ -2,7 +2,7 @@
 
 None of it is the truth. Where a cache is wrong, a run is found later, never given twice: a claim
 changes only rows that are still QUEUED. `Crews` knows which demands workers can meet, `Memory`
-where a claim has to look, `RulesBook` the rules of job versions, which never change.
+where a claim has to look, `RulesCache` the rules of job versions, which never change.
 
 `Memory` trusts what it saw only on PostgreSQL. While any transaction is open, that database keeps
 whatever has changed since it began, in tables and in indexes: a chain that a million runs have left
@@ -230,7 +230,7 @@ class VersionRules:
     takes_keys: bool  # whatever is declared for all runs of the project
 
 
-class RulesBook:
+class RulesCache:
     """A cache of what versions say.
 
     To be asked only about versions that somebody has seen committed: the version a transaction

@@ -25,7 +25,7 @@ SELECT id FROM chain WHERE share = :share OR substr(share, 1, length(:share) + 1
 ORDER BY id;
 
 -- name: weigh_chains
--- Lines of a share, and of all that is a part of it, count by its new weight.
+-- Chains of a share, and of all that is a part of it, count by its new weight.
 UPDATE chain SET weight = CASE WHEN share = :share THEN :weight ELSE weight END,
     group_weight = CASE WHEN :is_group = 1 THEN :weight ELSE group_weight END
 WHERE id = ANY(:ids);

@@ -15,6 +15,7 @@ from rota.domain.gates import (
     JobRules,
     backfill_key,
     backfill_room,
+    free_slots,
     is_closing,
     job_behind,
     job_key,
@@ -191,9 +192,8 @@ def release_jobs(tx: Tx, jobs: Collection[str]) -> Script[int]:
 def _release(tx: Tx, gate: JobRules) -> Script[int]:
     if gate.closed is not None:
         return 0
-    rows = yield query("active_runs", ids=[gate.job_id], now=tx.now)
-    others = map(other_run, rows)
-    active = [run for run in others if run.state is not RunState.BLOCKED or run.is_held]
+    rows = yield query("occupying_runs", ids=[gate.job_id], now=tx.now)
+    active = [other_run(row) for row in rows]
     going = yield from _free_of_job(gate, active)
     going += yield from _next_of_backfills(gate, active)
     yield from enqueue(tx, going, {kind for kind in kinds_of(going) if _counts(gate, kind)})
@@ -212,7 +212,8 @@ def _free_of_job(gate: JobRules, active: list[ActiveRun]) -> Script[list[Row]]:
     wait for one another, they wait for a slot only.
     """
     going = yield from _free_among("waiting_runs", gate, active)
-    if gate.max_concurrency is not None:
+    is_limited = gate.max_concurrency is not None
+    if is_limited and gate.goes_in_turn(Trigger.SCHEDULE) and free_slots(gate, active) > 0:
         going += yield from _free_among("waiting_triggered_runs", gate, active)
     return going
 

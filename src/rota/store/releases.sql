@@ -25,7 +25,6 @@ ORDER BY job.id;
 
 -- name: waiting_runs
 -- Runs that wait on this key, oldest first.
--- postgres: FOR NO KEY UPDATE SKIP LOCKED
 SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, created_at,
     keys, shape
 FROM run
@@ -33,7 +32,6 @@ WHERE state = 'BLOCKED' AND blocked_on = :key AND seq > :after ORDER BY seq LIMI
 
 -- name: waiting_triggered_runs
 -- The same, without those that a schedule asked for.
--- postgres: FOR NO KEY UPDATE SKIP LOCKED
 SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, created_at,
     keys, shape
 FROM run

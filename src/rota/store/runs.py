@@ -14,10 +14,10 @@ from rota.domain.run import Attempt, LateResult, Run
 from rota.domain.states import FINAL_STATES, WAITING_STATES, RunState, is_final
 from rota.ports.records import ArrivedOutput, Counts, Event, RunQuery, StoredChunk
 from rota.ports.work import ChunkMeta, Fence, Progress
+from rota.store.access import of_each, together
 from rota.store.chains import ChainKey, chain_of
 from rota.store.dependencies import leave_ends
 from rota.store.gates import lock_gates_of_jobs
-from rota.store.handle import of_each, together
 from rota.store.releases import release_jobs
 from rota.store.rows import (
     attempt_from,

@@ -2,7 +2,7 @@
 -- what is not final) leads, never one that grows with history.
 
 -- name: waiting_pools
--- The pools that have lines with runs in them.
+-- The pools that have chains with runs in them.
 SELECT DISTINCT pool FROM chain WHERE active = 1;
 
 -- name: select_runs
@@ -131,7 +131,7 @@ UPDATE run SET state = 'BLOCKED', blocked_on = :key, reasons = :reasons,
 WHERE id = :id AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED');
 
 -- name: set_priority
--- A run that waits stands in another line.
+-- A run that waits is in another chain.
 UPDATE run SET priority = :priority, chain = :chain
 WHERE id = :id AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED');
 

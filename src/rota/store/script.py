@@ -69,7 +69,7 @@ these lines and the statement, or, where that is not enough, a statement of the 
         With ORDER BY rows are locked in one order, whoever inserts them.
 
     -- rows: NAME, NAME, …
-        names the columns of a `Batch`, in their order. SQLite is given all of them as one JSON
+        names those of a `Columns`, in their order. SQLite is given all of them as one JSON
         array of rows: `value ->> 0` of `json_each(:rows)` is a value of the first. PostgreSQL's
         statement takes each as an array: `unnest(:a::text[], …)`. Arrays of numbers are cheaper as
         text that is cast (`:b::text::bigint[]`), as the driver would look at each number.
@@ -125,7 +125,7 @@ class Together:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class Columns:
     """One named statement about many rows, given in columns; its answer is the rows it returned.
 
     An empty column is NULL in every row. See `-- rows:` above.
@@ -163,7 +163,7 @@ class LookAgain(Exception):
     """Something that a script read before it had its locks has changed: it is to run once more."""
 
 
-Step: TypeAlias = Query | Many | Batch | Change | Lock | Together
+Step: TypeAlias = Query | Many | Columns | Change | Lock | Together
 Script: TypeAlias = Generator[Step, Rows, T]
 MakeScript: TypeAlias = Callable[[int], Script[T]]  # given the store's now, in microseconds
 

@@ -59,8 +59,17 @@ from rota.store import runs as run_scripts
 from rota.store import sessions as session_scripts
 from rota.store import shards as shard_scripts
 from rota.store import tokens as token_scripts
+from rota.store.access import (
+    AnswerAll,
+    Joining,
+    Publish,
+    StoreAccess,
+    read,
+    read_at,
+    tell_nobody,
+    write,
+)
 from rota.store.gates import LockGates, lock_free_gates, lock_gates, lock_when_read
-from rota.store.handle import AnswerAll, Handle, Joining, Publish, read, read_at, tell_nobody, write
 from rota.store.memory import Memory
 from rota.store.script import Driver, Script, Urgency
 from rota.store.sessions import Reaping, Silent
@@ -75,7 +84,7 @@ _REKEYED = 1_000  # runs in one transaction
 _NOTE_USE_EVERY = timedelta(minutes=1)  # a token's last use is known this exactly
 
 
-class SqlStore(Handle):
+class SqlStore(StoreAccess):
     """Implements `rota.ports.store.Store`."""
 
     def __init__(
@@ -84,7 +93,7 @@ class SqlStore(Handle):
         super().__init__(driver, memory, publish)
         self._reaping = Reaping(self._reap, self.now)
         self._swept_to = ""  # where the next sweep goes on
-        self._key_place = key_releases.Place()  # where the next look at keys goes on
+        self._key_cursor = key_releases.KeyCursor()  # where the next look at keys goes on
         self._submissions = Joining(self._submit_all, _MOST)
         self._jobs_by_id = Joining(self._look_together(job_scripts.jobs_by_id), _MOST)
         self._jobs_by_name = Joining(self._look_together(job_scripts.jobs_by_name), _MOST)
@@ -96,7 +105,7 @@ class SqlStore(Handle):
         self._clock = Joining(self._look_at_clock, _MOST)
 
     def shared_with(self, publish: Publish) -> SqlStore:
-        """A handle for another server in this process, on the same driver. It is not closed."""
+        """The access of another server in this process, on the same driver. It is not closed."""
         return SqlStore(self._driver, publish=publish)
 
     async def close(self) -> None:
@@ -277,15 +286,15 @@ class SqlStore(Handle):
     async def release_keys(self, limit: int) -> int:
         """Looks at all there is, a piece at a time, until something is found to do."""
         while True:
-            released = await self._release_keys(limit, self._key_place)
-            if self._key_place.is_rekeying:
+            released = await self._release_keys(limit, self._key_cursor)
+            if self._key_cursor.is_rekeying:
                 await self._rekey_runs()
-            if released or self._key_place.is_start:
+            if released or self._key_cursor.is_start:
                 return released
 
-    async def _release_keys(self, limit: int, place: key_releases.Place) -> int:
-        released, self._key_place = await self.write(
-            lambda tx: key_releases.release(tx, limit, place), Urgency.CLAIM
+    async def _release_keys(self, limit: int, cursor: key_releases.KeyCursor) -> int:
+        released, self._key_cursor = await self.write(
+            lambda tx: key_releases.release(tx, limit, cursor), Urgency.CLAIM
         )
         return released
 
@@ -306,7 +315,7 @@ class SqlStore(Handle):
         return await self.write(lambda tx: key_releases.forget(tx, after, limit))
 
     async def next_key_at(self) -> datetime | None:
-        looked_at = self._key_place.at
+        looked_at = self._key_cursor.at
         return await self._driver.read(lambda _: limits.next_key_at(looked_at), Urgency.CLAIM)
 
     # --- carts

@@ -2,7 +2,7 @@
 
 A script that writes is given a `Tx` of its own for each try: a transaction that is retried keeps
 nothing of the try that failed. Its counts are written as the last thing before the commit, as they
-lock rows that all jobs share; whom it concerns is notified by the store's handle after the commit.
+lock rows that all jobs share; whom it concerns is notified by `StoreAccess` after the commit.
 
 Scripts about runs, their ends and their gates do not know what a cart is. They call the functions
 at the end of this module with what runs carry in their column `cart`; `carts.py` registers what
@@ -22,7 +22,7 @@ from rota.domain.ids import SessionId
 from rota.domain.lateness import Bucket, histogram
 from rota.ports.queue import MAX_NAMED, Wakes
 from rota.store.chains import ChainChanges, ChainKey, chain_of
-from rota.store.memory import Memory, RulesBook, add_up
+from rota.store.memory import Memory, RulesCache, add_up
 from rota.store.rows import to_json
 from rota.store.script import Many, Row, Script, Together
 
@@ -128,7 +128,7 @@ class Tx:
     """The context of a script that writes."""
 
     now: int  # the store's clock when the transaction began, in microseconds
-    rules: RulesBook
+    rules: RulesCache
     memory: Memory
     effects: Effects = field(default_factory=Effects)
 

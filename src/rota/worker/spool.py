@@ -192,7 +192,7 @@ def gap_of(chunk: Chunk, reason: str = _NO_ROOM) -> Parcel:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class ChunkBatch:
     """Parcels of one message."""
 
     items: list[tuple[Outbox, Parcel]]
@@ -249,8 +249,6 @@ class OutputSpool:
         self._memory_bytes = 0
         self._held_bytes = 0
         self._numbers = itertools.count()  # of outboxes and files
-        self._is_empty = asyncio.Event()
-        self._is_empty.set()
         self.has_parcels = asyncio.Event()  # that are not on their way
         self.wants_delivery = asyncio.Event()  # there is reason to think that it works again
         self.is_stalled = False
@@ -264,10 +262,6 @@ class OutputSpool:
 
     def outbox(self, fence: Fence) -> Outbox:
         return Outbox(self, fence, next(self._numbers))
-
-    async def emptied(self) -> None:
-        """Wait until nothing is left to deliver."""
-        await self._is_empty.wait()
 
     @property
     def is_empty(self) -> bool:
@@ -289,13 +283,13 @@ class OutputSpool:
 
     # --- for the deliverer
 
-    def next_batch(self, connection: int = 0) -> Batch:
+    def next_batch(self, connection: int = 0) -> ChunkBatch:
         """Return parcels to send now, as many as fit a message; their outboxes are busy then.
 
         Outboxes take turns, so that none waits behind a long one. A server goes by the order of an
         attempt's chunks: none is on its way while an earlier one is unanswered.
         """
-        batch = Batch([], [])
+        batch = ChunkBatch([], [])
         room: int | None = None  # for a first one of any size
         for outbox in [each for each in self._outboxes.values() if not each.is_busy]:
             try:
@@ -317,7 +311,7 @@ class OutputSpool:
         return batch
 
     def mark_delivered(
-        self, batch: Batch, refused: Collection[Fence] = (), again: Collection[Fence] = ()
+        self, batch: ChunkBatch, refused: Collection[Fence] = (), again: Collection[Fence] = ()
     ) -> None:
         """Remove the parcels of a batch that a server answered, but for those to send again."""
         if self.is_stalled:
@@ -332,7 +326,9 @@ class OutputSpool:
                 outbox.remove(parcel)
         self._note_parcels()
 
-    def mark_failed(self, batch: Batch, error: str, connection: int, *, is_alone: bool) -> None:
+    def mark_failed(
+        self, batch: ChunkBatch, error: str, connection: int, *, is_alone: bool
+    ) -> None:
         """Keep the parcels of a batch that has no answer.
 
         `connection` is the number of the one that it was sent in, 0 if it was not sent at all;
@@ -346,7 +342,7 @@ class OutputSpool:
         self._failures += connection > 0
         self.mark_stalled(error)
 
-    def mark_refused(self, batch: Batch, error: str) -> None:
+    def mark_refused(self, batch: ChunkBatch, error: str) -> None:
         """Keep the parcels of a batch that a server cannot take now: the link lives."""
         for outbox, parcel in batch.items:
             outbox.is_busy = False
@@ -411,7 +407,6 @@ class OutputSpool:
     def enlist(self, outbox: Outbox) -> None:
         """Schedule an outbox that has a new parcel; above the total limit, cut the oldest ones."""
         self._outboxes.setdefault(outbox.fence, outbox)
-        self._is_empty.clear()
         self._note_parcels()
         while self._held_bytes > self._limits.total:
             by_age = sorted(self._outboxes.values(), key=lambda each: each.number)
@@ -421,8 +416,6 @@ class OutputSpool:
     def dismiss(self, outbox: Outbox) -> None:
         """Unschedule an outbox that has no parcels left."""
         self._outboxes.pop(outbox.fence, None)
-        if not self._outboxes:
-            self._is_empty.set()
         self._note_parcels()
 
 
@@ -490,7 +483,7 @@ class OutputDeliverer:
         await self._deliver(batch)
         return 0 if self._has_failed else len(batch.chunks)
 
-    async def _deliver(self, batch: Batch) -> None:
+    async def _deliver(self, batch: ChunkBatch) -> None:
         connection, is_alone = self._connection(), self._window == 1
         try:
             answer = await self._send(batch.chunks)

@@ -15,13 +15,13 @@ from rota.domain.calendars import Inside
 from rota.domain.carts.definition import OnBreach, Order, Scope
 from rota.domain.carts.facts import FINAL_CART_STATES, CartState, ItemState, WaitReason
 from rota.domain.forecast.ahead import Source
+from rota.domain.jobfile.export import Change
 from rota.domain.keys import Each, Sharing
 from rota.domain.output import Stream
 from rota.domain.run import AttemptResult, OutputState, Trigger
 from rota.domain.schedule import Kind
 from rota.domain.spec import Delivery
 from rota.domain.states import FINAL_STATES, RunState
-from rota.operations.differences import Change
 from rota.ports.records import Role
 
 

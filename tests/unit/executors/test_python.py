@@ -128,7 +128,7 @@ async def test_a_dispatch_is_one_message_with_consecutive_keys(scene: Scene) -> 
 
     runs = [fence.run for fence in FENCES]
     assert first == wire.Run(
-        (wire.Batch("app.job", "job", "default", 1, runs, [1, 1, 1], [7, 8, 9]),)
+        (wire.Calls("app.job", "job", "default", 1, runs, [1, 1, 1], [7, 8, 9]),)
     )
     assert isinstance(second, wire.Run)
     assert [batch.first_key for batch in second.batches] == [4]

@@ -9,9 +9,9 @@ import pytest
 
 from rota.domain.errors import Conflict, Invalid
 from rota.domain.jobfile import JobFile, read_file
+from rota.domain.jobfile.export import Change
 from rota.operations import definitions
 from rota.operations.definitions import Plan
-from rota.operations.differences import Change
 from rota.ports.carts import CartQuery
 from rota.ports.records import JobQuery
 from tests.unit.server.scheduler.timeline import Timeline
@@ -75,7 +75,7 @@ async def test_a_schedule_is_told_with_its_next_time(timeline: Timeline) -> None
 async def test_applying_saves_templates_and_starts_none(timeline: Timeline) -> None:
     applied = await apply(timeline, file_of(cart(), cart("second")))
 
-    assert applied.has_changes
+    assert [each.change for each in applied.carts] == [Change.NEW] * 2
     assert await names(timeline) == ["rollout", "second"]
     assert await timeline.store.carts(CartQuery()) == []
 
@@ -85,7 +85,8 @@ async def test_applying_it_again_changes_nothing(timeline: Timeline) -> None:
 
     again = await apply(timeline, file_of(cart()))
 
-    assert not again.has_changes
+    assert {each.change for each in again.changes} == {Change.UNCHANGED}
+    assert {each.change for each in again.carts} == {Change.UNCHANGED}
     [template] = await timeline.store.templates("default")
     assert template.version == 1
 

@@ -8,8 +8,8 @@ import pytest
 
 from rota.domain.errors import Invalid
 from rota.domain.jobfile import JobFile, read_file
+from rota.domain.jobfile.export import Change, digest_of
 from rota.operations import definitions
-from rota.operations.differences import Change, digest_of
 from rota.operations.limits import set_weight
 from rota.ports.records import JobQuery, RemovedJob
 from testkit.builders import new_job

@@ -11,10 +11,10 @@ import pytest
 
 from rota.domain.errors import Conflict, Invalid
 from rota.domain.jobfile import JobFile, read_file
+from rota.domain.jobfile.export import Change
 from rota.domain.keys import Declaration, Limit, Quota, Resource
 from rota.operations import definitions, runs
 from rota.operations.definitions import Plan
-from rota.operations.differences import Change
 from rota.operations.engine import Pools
 from rota.operations.runs import TriggerOptions
 from rota.ports.records import JobQuery
@@ -85,7 +85,9 @@ async def test_applying_it_again_changes_nothing(timeline: Timeline) -> None:
 
     again = await apply(timeline, file)
 
-    assert not again.has_changes
+    assert [each.change for each in again.changes] == [Change.UNCHANGED]
+    declared = (*again.limits, *again.resources)
+    assert [each.change for each in declared] == [Change.UNCHANGED] * 2
 
 
 async def test_a_changed_declaration_is_told_and_voids_older_plans(timeline: Timeline) -> None:

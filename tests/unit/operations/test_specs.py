@@ -9,7 +9,7 @@ import pytest
 
 from rota.domain.ids import JobId
 from rota.domain.jobfile import read_job
-from rota.operations.specs import SpecBook
+from rota.operations.specs import SpecCache
 from testkit.builders import Scene, new_job
 from testkit.clock import START, FakeTicker
 from testkit.new_stores import open_new_sqlite
@@ -27,32 +27,32 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
 
 async def test_a_book_forgets_what_was_not_used_for_longest(scene: Scene) -> None:
     first, second, third = [(await scene.job(name), 1) for name in ("a", "b", "c")]
-    book = SpecBook(capacity=2)
-    await book.find(scene.store, [first, second])
-    await book.find(scene.store, [first])
+    cache = SpecCache(capacity=2)
+    await cache.find(scene.store, [first, second])
+    await cache.find(scene.store, [first])
 
-    found = await book.find(scene.store, [third])
+    found = await cache.find(scene.store, [third])
 
-    assert (set(found), len(book)) == ({third}, 2)
-    assert set(await book.find(scene.store, [first, second])) == {first, second}
+    assert (set(found), len(cache)) == ({third}, 2)
+    assert set(await cache.find(scene.store, [first, second])) == {first, second}
 
 
 async def test_more_than_it_remembers_is_found_all_the_same(scene: Scene) -> None:
     refs = {(await scene.job(str(number)), 1) for number in range(5)}
-    book = SpecBook(capacity=2)
+    cache = SpecCache(capacity=2)
 
-    found = await book.find(scene.store, refs)
+    found = await cache.find(scene.store, refs)
 
-    assert (set(found), len(book)) == (refs, 2)
+    assert (set(found), len(cache)) == (refs, 2)
 
 
 async def test_what_is_remembered_is_not_read_again(scene: Scene) -> None:
     elsewhere = (JobId("j_elsewhere"), 1)  # the store has no such job
     spec = read_job({"name": "a", "steps": [{"run": "true"}]})
-    book = SpecBook()
-    book.remember(elsewhere, spec)
+    cache = SpecCache()
+    cache.remember(elsewhere, spec)
 
-    found = await book.find(scene.store, [elsewhere])
+    found = await cache.find(scene.store, [elsewhere])
 
     assert found == {elsewhere: spec}
 
@@ -62,19 +62,19 @@ async def test_what_cannot_be_read_is_left_out(scene: Scene) -> None:
     new = replace(new_job("b", START), document={"name": "b", "nonsense": 1})
     await scene.store.save_jobs([new], removed=(), actor="test")
     unreadable = (new.id, 1)
-    book = SpecBook()
+    cache = SpecCache()
 
-    found = await book.find(scene.store, [readable, unreadable])
+    found = await cache.find(scene.store, [readable, unreadable])
 
-    assert (set(found), len(book)) == ({readable}, 1)
+    assert (set(found), len(cache)) == ({readable}, 1)
 
 
 async def test_a_job_that_changed_is_read_again(scene: Scene) -> None:
     job = await scene.show_job(await scene.job())
-    book = SpecBook()
-    old = book.of(job)
+    cache = SpecCache()
+    old = cache.of(job)
 
-    new = book.of(replace(job, version=2, document={**job.document, "timeout": "5m"}))
+    new = cache.of(replace(job, version=2, document={**job.document, "timeout": "5m"}))
 
-    assert book.of(replace(job, document={})) is old
+    assert cache.of(replace(job, document={})) is old
     assert (old.timeout, new.timeout) == (None, timedelta(minutes=5))

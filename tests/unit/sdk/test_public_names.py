@@ -61,7 +61,7 @@ def test_sync_client_needs_neither_an_event_loop_nor_a_full_http_client() -> Non
 
 
 def test_sdk_imports_nothing_of_the_server() -> None:
-    loaded = imported_by("from rota import App, AsyncClient; import rota.sdk.host.service")
+    loaded = imported_by("from rota import App, AsyncClient; import rota.sdk.host.threads")
 
     packages = {name.split(".")[1] for name in loaded if name.startswith("rota.")}
     assert packages == {"api", "sdk"}

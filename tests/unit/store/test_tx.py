@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rota.store.memory import Memory, RulesBook
+from rota.store.memory import Memory, RulesCache
 from rota.store.script import Lock, Step, Together
 from rota.store.tx import Tx
 
 
 def transaction() -> Tx:
-    return Tx(1, RulesBook(), Memory())
+    return Tx(1, RulesCache(), Memory())
 
 
 def written(tx: Tx) -> Iterator[Step]:

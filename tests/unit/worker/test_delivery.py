@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from rota.domain.errors import NotFound, RotaError, Unavailable
 from rota.ports.work import Fence, OutputChunk, Refused, ReportAnswer
 from rota.worker.spool import DeliveryPacing, NotSent, OutputDeliverer, OutputSpool
+from testkit.waiting import eventually
 from tests.unit.worker.test_spool import FIRST, SECOND, chunks, large_chunks, lines, text
 
 pytestmark = pytest.mark.anyio
@@ -95,7 +96,7 @@ async def delivered(spool: OutputSpool, server: Server | Link, pause: timedelta)
     )
     delivering = asyncio.ensure_future(deliverer.run())
     try:
-        await asyncio.wait_for(spool.emptied(), 10)
+        await asyncio.to_thread(eventually, lambda: spool.is_empty)
     finally:
         delivering.cancel()
         await asyncio.wait([delivering])

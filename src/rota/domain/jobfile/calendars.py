@@ -13,7 +13,7 @@ from rota.domain.errors import Invalid, Problem, did_you_mean, quoted
 from rota.domain.jobfile.build import Document
 from rota.domain.jobfile.kinds import INVALID, Choice, Rejected, Text, Zone
 from rota.domain.jobfile.sections import NAME, Field, ListOf, Section
-from rota.domain.jobfile.text import At, Place, Report, parse_text
+from rota.domain.jobfile.text import At, Position, Report, parse_text
 
 MAX_CALENDARS = 1_000
 MAX_CALENDARS_OF_JOB = 10
@@ -141,17 +141,17 @@ def _holidays_document(holidays: Holidays) -> dict[str, str]:
 
 
 def unknown_calendars(
-    names: Sequence[str], places: Sequence[Place], known: Collection[str]
+    names: Sequence[str], positions: Sequence[Position], known: Collection[str]
 ) -> list[Problem]:
     """Report unknown names in a job's `calendars`, given the names that its project has."""
     return [
         Problem(
             f"there is no calendar {quoted(name)}",
             f"calendars[{index}]",
-            *place,
+            *position,
             hint=did_you_mean(name, known),
         )
-        for index, (name, place) in enumerate(zip(names, places, strict=True))
+        for index, (name, position) in enumerate(zip(names, positions, strict=True))
         if name not in known
     ]
 
@@ -179,8 +179,8 @@ def _is_readable(document: Document, written: Mapping[str, object]) -> bool:
 def _refuse_repeated_name(document: Document, at: At, first: dict[str, At]) -> None:
     if name := document.get("name"):
         earlier = first.setdefault(name, at)
-        if earlier is not at and earlier.place:
-            at.child("name").refuse(f"calendar {name} is already in line {earlier.place.line}")
+        if earlier is not at and earlier.position:
+            at.child("name").refuse(f"calendar {name} is already in line {earlier.position.line}")
 
 
 def _at_path(at: At, path: str) -> At:

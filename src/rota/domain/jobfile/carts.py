@@ -26,7 +26,7 @@ from rota.domain.errors import Problem, did_you_mean, quoted
 from rota.domain.jobfile.build import Document, build_schedule
 from rota.domain.jobfile.cart_fields import CART, check_cart
 from rota.domain.jobfile.rules import check_inputs
-from rota.domain.jobfile.text import At, Place, Report, dotted
+from rota.domain.jobfile.text import At, Position, Report, dotted
 from rota.domain.quantities import format_duration, parse_duration
 from rota.domain.spec import JobSpec
 
@@ -47,7 +47,7 @@ class Reference:
     kind: Referred
     name: str
     path: str
-    place: Place | None = None  # None: it was not written in a file
+    position: Position | None = None  # None: it was not written in a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def check_inputs_of_items(template: CartTemplate, specs: Mapping[str, JobSpec], 
 def cart_entry(document: Document, at: At) -> CartEntry:
     """Build the entry of a cart of a file that has passed every check."""
     template = build_cart(document)
-    return CartEntry(template, _place(at).line, tuple(_references(template, at)))
+    return CartEntry(template, _position(at).line, tuple(_references(template, at)))
 
 
 def unknown_references(
@@ -137,7 +137,7 @@ def unknown_references(
 
 def _unknown(reference: Reference, known: Collection[str]) -> Problem:
     message = f"there is no {reference.kind} {quoted(reference.name)}"
-    line, column = reference.place or (None, None)
+    line, column = reference.position or (None, None)
     return Problem(message, reference.path, line, column, hint=did_you_mean(reference.name, known))
 
 
@@ -146,7 +146,7 @@ def _references(template: CartTemplate, at: At) -> Iterator[Reference]:
     for kind, name, position in _names(template, at):
         if name and (kind, name) not in seen:
             seen.add((kind, name))
-            yield Reference(kind, name, dotted(position.path), _place(position))
+            yield Reference(kind, name, dotted(position.path), _position(position))
 
 
 def _names(template: CartTemplate, at: At) -> Iterator[tuple[Referred, str, At]]:
@@ -162,8 +162,8 @@ def _names(template: CartTemplate, at: At) -> Iterator[tuple[Referred, str, At]]
         yield Referred.CALENDAR, name, at.child("calendars").child(index)
 
 
-def _place(at: At) -> Place:
-    return at.place or Place(1, 1)
+def _position(at: At) -> Position:
+    return at.position or Position(1, 1)
 
 
 def _only(document: Document, names: Iterable[str]) -> dict[str, Any]:

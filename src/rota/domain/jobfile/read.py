@@ -23,7 +23,7 @@ from rota.domain.jobfile.fields import FILE, JOB
 from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.rules import check_job
 from rota.domain.jobfile.sections import MapOf, Section
-from rota.domain.jobfile.text import At, Place, Report, parse_text
+from rota.domain.jobfile.text import At, Position, Report, parse_text
 from rota.domain.jobfile.uses import (
     Known,
     Use,
@@ -44,7 +44,7 @@ class CalendarsAt:
     """Position of the `calendars` of a job; they may come from the file's defaults."""
 
     line: int
-    names: tuple[Place, ...]  # of each name
+    names: tuple[Position, ...]  # of each name
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class _Found:
 
     @property
     def line(self) -> int:
-        return self.at.place.line if self.at.place else 1
+        return self.at.position.line if self.at.position else 1
 
 
 def read_file(
@@ -268,5 +268,5 @@ def _calendars_at(job: _Found, defaults: At) -> CalendarsAt:
     names = (at.child(index) for index in range(len(job.document.get("calendars", ()))))
     return CalendarsAt(
         at.mark.key.line if at.mark else job.line,
-        tuple(name.place or Place(job.line, 1) for name in names),
+        tuple(name.position or Position(job.line, 1) for name in names),
     )

@@ -54,7 +54,7 @@ def explain_syntax(error: yaml.MarkedYAMLError, last: yaml.Event | None, text: s
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """What a line has behind its key."""
+    """Value that a line has behind its key."""
 
     key: str  # "run:"; "": an item of a list
     text: str
@@ -91,28 +91,27 @@ class _Fault:
         self, error: yaml.MarkedYAMLError, last: yaml.Event | None, lines: list[str]
     ) -> None:
         self.problem, self.context = error.problem or "", error.context or ""
-        self.place = _position(error.problem_mark or error.context_mark)
+        self.position = _position(error.problem_mark or error.context_mark)
         self.start = _position(error.context_mark or error.problem_mark)  # of what was being read
         if self.context in _STARTS_EARLIER:
-            self.place = (
-                self.start
-            )  # what follows a star is noticed, but it is the star that is wrong
+            # What follows a star is noticed, but it is the star that is wrong.
+            self.position = self.start
         self.last = last if isinstance(last, yaml.ScalarEvent) else None
         self._lines = lines
 
-    def slip(self, message: str, hint: str, place: tuple[int, int] | None = None) -> Slip:
-        return Slip(message, *(place or self.place), hint)
+    def slip(self, message: str, hint: str, position: tuple[int, int] | None = None) -> Slip:
+        return Slip(message, *(position or self.position), hint)
 
-    def line(self, place: tuple[int, int]) -> str:
+    def line(self, position: tuple[int, int]) -> str:
         """Return a line; the end of the text is past the last one."""
-        return self._lines[place[0] - 1] if place[0] <= len(self._lines) else ""
+        return self._lines[position[0] - 1] if position[0] <= len(self._lines) else ""
 
-    def character(self, place: tuple[int, int]) -> str:
-        return self.line(place)[place[1] - 1 : place[1]]
+    def character(self, position: tuple[int, int]) -> str:
+        return self.line(position)[position[1] - 1 : position[1]]
 
-    def begins_line(self, place: tuple[int, int]) -> bool:
-        indent = _INDENT.match(self.line(place))
-        return indent is not None and indent.end() >= place[1] - 1
+    def begins_line(self, position: tuple[int, int]) -> bool:
+        indent = _INDENT.match(self.line(position))
+        return indent is not None and indent.end() >= position[1] - 1
 
     @property
     def is_colon(self) -> bool:
@@ -121,7 +120,7 @@ class _Fault:
     @cached_property
     def value(self) -> _Value | None:
         """The value that the parser was in; None: in none, or the line is too long to look at."""
-        line, column = self.line(self.place), self.place[1]
+        line, column = self.line(self.position), self.position[1]
         indent = _INDENT.match(line, 0, column - 1)
         if indent is None or len(line) > _LONGEST_LINE:
             return None
@@ -139,12 +138,12 @@ def _position(mark: yaml.error.Mark | _yaml.Mark | None) -> tuple[int, int]:
 
 
 def _tab(fault: _Fault) -> Slip | None:
-    line, column = fault.place
-    indent = fault.line(fault.place)[:column]
+    line, column = fault.position
+    indent = fault.line(fault.position)[:column]
     if not indent.isspace() or "\t" not in indent:
         return None
-    place = (line, indent.index("\t") + 1)
-    return fault.slip("found a tab in the indentation", "indent with spaces, not tabs", place)
+    position = (line, indent.index("\t") + 1)
+    return fault.slip("found a tab in the indentation", "indent with spaces, not tabs", position)
 
 
 def _open_quote(fault: _Fault) -> Slip | None:
@@ -160,8 +159,8 @@ def _quote_closed_late(fault: _Fault) -> Slip | None:
     if fault.last is None or fault.last.style not in _CLOSERS:
         return None
     start, end = _position(fault.last.start_mark), _position(fault.last.end_mark)
-    between = fault.line(end)[end[1] - 1 : fault.place[1] - 1]
-    if not start[0] < end[0] == fault.place[0] or between.strip():
+    between = fault.line(end)[end[1] - 1 : fault.position[1] - 1]
+    if not start[0] < end[0] == fault.position[0] or between.strip():
         return None
     hint = f"close it where its text ends; {_BELOW}"
     return fault.slip(f"this quote is closed only in line {end[0]}", hint, start)
@@ -170,8 +169,8 @@ def _quote_closed_late(fault: _Fault) -> Slip | None:
 def _escape(fault: _Fault) -> Slip | None:
     if "quoted scalar" not in fault.context:
         return None
-    _, column = fault.place
-    escape = fault.line(fault.place)[column - 1 : column + 1]
+    _, column = fault.position
+    escape = fault.line(fault.position)[column - 1 : column + 1]
     hint = "use single quotes, or write each \\ twice"
     return fault.slip(f"{escape} is no escape that double quotes know", hint)
 
@@ -185,33 +184,33 @@ def _behind_block_mark(fault: _Fault) -> Slip | None:
 
 def _line_without_key(fault: _Fault) -> Slip | None:
     """Find a line that should be `key: value`: the parser notices only at the next one."""
-    last = _position(fault.last.start_mark) if fault.last else fault.place
+    last = _position(fault.last.start_mark) if fault.last else fault.position
     if fault.problem == "could not find expected ':'":
-        place = fault.start
-    elif fault.is_colon and last[0] < fault.place[0] and fault.begins_line(last):
-        place = last
+        position = fault.start
+    elif fault.is_colon and last[0] < fault.position[0] and fault.begins_line(last):
+        position = last
     else:
         return None
-    line = fault.line(place)
-    if len(line) <= _LONGEST_LINE and (glued := _KEY_WITHOUT_SPACE.match(line, place[1] - 1)):
+    line = fault.line(position)
+    if len(line) <= _LONGEST_LINE and (glued := _KEY_WITHOUT_SPACE.match(line, position[1] - 1)):
         hint = f"write a space: {glued[0]} {line[glued.end() :].rstrip()}"
-        return fault.slip("no space after the colon", hint, (place[0], glued.end()))
-    return fault.slip("this line has no key", f'write it as "KEY: VALUE"; {_BELOW}', place)
+        return fault.slip("no space after the colon", hint, (position[0], glued.end()))
+    return fault.slip("this line has no key", f'write it as "KEY: VALUE"; {_BELOW}', position)
 
 
 def _key_inside_value(fault: _Fault) -> Slip | None:
-    last = _position(fault.last.start_mark) if fault.last else fault.place
-    if not fault.is_colon or last[0] >= fault.place[0]:
+    last = _position(fault.last.start_mark) if fault.last else fault.position
+    if not fault.is_colon or last[0] >= fault.position[0]:
         return None
-    line = fault.line(fault.place)
-    place = (fault.place[0], len(line) - len(line.lstrip()) + 1)
+    line = fault.line(fault.position)
+    position = (fault.position[0], len(line) - len(line.lstrip()) + 1)
     message = f"a key inside the value that begins in line {last[0]}"
-    return fault.slip(message, f"{_LINE_UP}; {_BELOW}", place)
+    return fault.slip(message, f"{_LINE_UP}; {_BELOW}", position)
 
 
 def _indentation(fault: _Fault) -> Slip | None:
     is_expected = fault.problem.endswith(("expected key", "expected '-' indicator"))
-    if not is_expected or fault.line(fault.place)[: fault.place[1] - 1].strip():
+    if not is_expected or fault.line(fault.position)[: fault.position[1] - 1].strip():
         return None
     return fault.slip("the indentation fits no line above", f"{_LINE_UP}; {_BELOW}")
 
@@ -223,7 +222,7 @@ def _value_to_quote(fault: _Fault) -> Slip | None:
     first = value.text[0]
     if value.goes_on:
         return fault.slip(f"text after the closing {_CLOSERS[first]}", value.hint)
-    if first in _NO_FIRST and value.column == fault.place[1]:
+    if first in _NO_FIRST and value.column == fault.position[1]:
         return fault.slip(f'a value without quotes cannot begin with "{first}"', value.hint)
     return fault.slip(_COLON_INSIDE, value.hint) if fault.is_colon else None
 
@@ -233,10 +232,10 @@ _COLON_INSIDE = 'a value without quotes cannot contain ": "'
 
 def _first_character(fault: _Fault) -> Slip | None:
     """Find a value inside [ ] or { }, or a key, that begins with a special character."""
-    first = fault.character(fault.place)
+    first = fault.character(fault.position)
     if first not in _NO_FIRST:
         return None
-    line, column = fault.line(fault.place), fault.place[1]
+    line, column = fault.line(fault.position), fault.position[1]
     value = _FLOW_VALUE.match(line, column - 1, _LONGEST_LINE)
     shown = f": {_in_quotes(value[0].rstrip())}" if value and line[: column - 1].strip() else ""
     message = f'a value without quotes cannot begin with "{first}"'
@@ -247,8 +246,10 @@ def _open_bracket(fault: _Fault) -> Slip | None:
     opener = fault.character(fault.start)
     if "while parsing a flow" not in fault.context or opener not in _CLOSERS:
         return None
-    if fault.start[0] < fault.place[0]:
-        message = f'"{opener}" is not closed, or a comma is missing, before line {fault.place[0]}'
+    if fault.start[0] < fault.position[0]:
+        message = (
+            f'"{opener}" is not closed, or a comma is missing, before line {fault.position[0]}'
+        )
         return fault.slip(message, f'add the missing "{_CLOSERS[opener]}" or comma', fault.start)
     text = f": {fault.value.in_quotes}" if fault.value else ""
     hint = f"put a comma between items; a text needs quotes{text}"

@@ -1,4 +1,4 @@
-"""Parser of job file text into plain data, as YAML 1.2 core, with the place of every value.
+"""Parser of job file text into plain data, as YAML 1.2 core, with the position of every value.
 
 It works on the parser's events, so that each guard acts before anything is built from hostile
 text: memory and time stay proportional to a text of at most `MAX_BYTES`.
@@ -86,7 +86,7 @@ _SURROGATE_PAIR = re.compile(
 )
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     line: int  # from 1
     column: int  # from 1
 
@@ -95,8 +95,8 @@ class Place(NamedTuple):
 class Mark:
     """Position of a value in the text, with the marks of the values inside it."""
 
-    place: Place
-    key: Place  # of the name it stands under; its own place inside a list
+    position: Position
+    key: Position  # of the name it stands under; its own position inside a list
     written: str | None = None  # an unquoted scalar as typed: `1.10`, not 1.1
     children: dict[str | int, Mark] | None = None  # None: a scalar
 
@@ -120,16 +120,16 @@ def parse_text(text: str) -> Source:
             tree.take(event)
     except yaml.MarkedYAMLError as error:
         slip = explain_syntax(error, event, parsed)
-        place = Place(slip.line, slip.column)
-        raise unreadable(f"not valid YAML: {slip.message}", place, slip.hint) from error
+        position = Position(slip.line, slip.column)
+        raise unreadable(f"not valid YAML: {slip.message}", position, slip.hint) from error
     except yaml.YAMLError as error:
         hint = "save the file as UTF-8 text"
         raise unreadable("not valid YAML: a character cannot be read", hint=hint) from error
     return tree.source()
 
 
-def unreadable(message: str, place: Place | None = None, hint: str = "") -> Invalid:
-    line, column = place or (None, None)
+def unreadable(message: str, position: Position | None = None, hint: str = "") -> Invalid:
+    line, column = position or (None, None)
     problem = Problem(message, line=line, column=column, hint=hint)
     return Invalid("the job file cannot be read", [problem])
 
@@ -143,9 +143,9 @@ def _refuse_oversize(text: str) -> None:
 def _refuse_unprintable(text: str) -> None:
     if found := _UNPRINTABLE.search(text, 1 if text.startswith("\ufeff") else 0):
         before = text[: found.start()]
-        place = Place(before.count("\n") + 1, found.start() - before.rfind("\n"))
+        position = Position(before.count("\n") + 1, found.start() - before.rfind("\n"))
         code = ord(found.group())
-        raise unreadable(f"character U+{code:04X} is not allowed in YAML", place)
+        raise unreadable(f"character U+{code:04X} is not allowed in YAML", position)
 
 
 def _join_surrogates(text: str) -> str:
@@ -181,17 +181,17 @@ class _OpenMapping:
         self._value = value
         self._children = children
         self._key = ""
-        self._key_place = Place(0, 0)
+        self._key_position = Position(0, 0)
         self.awaits_key = True
 
-    def take_key(self, key: str, place: Place) -> Mark | None:
+    def take_key(self, key: str, position: Position) -> Mark | None:
         """Remember the key of the next value; return where it stood before, if it is repeated."""
-        self._key, self._key_place = key, place
+        self._key, self._key_position = key, position
         self.awaits_key = False
         return self._children.get(key)
 
     def attach(self, value: Data, mark: Mark) -> None:
-        mark.key = self._key_place
+        mark.key = self._key_position
         self._children.setdefault(self._key, mark)
         self._value.setdefault(self._key, value)
         self.awaits_key = True
@@ -221,21 +221,21 @@ class _Tree:
         self.documents += 1
         if self.documents > 1:
             hint = 'keep one document per file, without "---" between jobs'
-            raise unreadable("the file has more than one YAML document", _place(event), hint)
+            raise unreadable("the file has more than one YAML document", _position(event), hint)
 
     def refuse_alias(self, event: yaml.AliasEvent) -> None:
         hint = f'write the value out, or put it under "defaults"; {_IF_TEXT}'
-        raise unreadable("YAML aliases (*name) are not supported", _place(event), hint)
+        raise unreadable("YAML aliases (*name) are not supported", _position(event), hint)
 
     def take_scalar(self, event: yaml.ScalarEvent) -> None:
-        place = self._enter(event)
+        position = self._enter(event)
         plain = event.implicit[0]
         top = self.stack[-1] if self.stack else None
         if isinstance(top, _OpenMapping) and top.awaits_key:
-            self._take_key(top, event.value, place, plain)
+            self._take_key(top, event.value, position, plain)
         else:
-            value = self._resolve(event.value, place) if plain else event.value
-            self._attach(value, Mark(place, place, event.value if plain else None))
+            value = self._resolve(event.value, position) if plain else event.value
+            self._attach(value, Mark(position, position, event.value if plain else None))
 
     def open_list(self, event: yaml.SequenceStartEvent) -> None:
         value: list[Data] = []
@@ -252,27 +252,27 @@ class _Tree:
     def close(self, _: yaml.CollectionEndEvent) -> None:
         self.stack.pop()
 
-    def _enter(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent) -> Place:
+    def _enter(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent) -> Position:
         """Apply the guards that every key and value passes."""
         self.nodes += 1
-        place = _place(event)
+        position = _position(event)
         if self.nodes > MAX_NODES:
-            raise unreadable(f"the file has more than {MAX_NODES:,} keys and values", place)
+            raise unreadable(f"the file has more than {MAX_NODES:,} keys and values", position)
         if event.anchor is not None:
-            raise unreadable("YAML anchors (&name) are not supported", place, _IF_TEXT)
+            raise unreadable("YAML anchors (&name) are not supported", position, _IF_TEXT)
         if event.tag is not None:
-            raise unreadable("YAML tags (!name) are not supported", place, _IF_TEXT)
-        return place
+            raise unreadable("YAML tags (!name) are not supported", position, _IF_TEXT)
+        return position
 
     def _open(
         self, event: yaml.CollectionStartEvent, value: Data, children: dict[str | int, Mark]
     ) -> None:
-        place = self._enter(event)
+        position = self._enter(event)
         if self.stack and self.stack[-1].awaits_key:
-            raise unreadable("a key must be text, not a list or a mapping", place, _IF_TEXT)
+            raise unreadable("a key must be text, not a list or a mapping", position, _IF_TEXT)
         if len(self.stack) >= MAX_DEPTH:
-            raise unreadable(f"nested deeper than {MAX_DEPTH} levels", place)
-        self._attach(value, Mark(place, place, children=children))
+            raise unreadable(f"nested deeper than {MAX_DEPTH} levels", position)
+        self._attach(value, Mark(position, position, children=children))
 
     def _attach(self, value: Data, mark: Mark) -> None:
         if self.stack:
@@ -280,27 +280,27 @@ class _Tree:
         else:
             self.root = (value, mark)
 
-    def _take_key(self, parent: _OpenMapping, key: str, place: Place, plain: bool) -> None:
+    def _take_key(self, parent: _OpenMapping, key: str, position: Position, plain: bool) -> None:
         if plain and key == "<<":
             hint = 'write the fields out, or put them under "defaults"'
-            raise unreadable("YAML merge keys (<<) are not supported", place, hint)
-        if first := parent.take_key(key, place):
-            self._note(f"key {quoted(key)} is already in line {first.key.line}", place)
+            raise unreadable("YAML merge keys (<<) are not supported", position, hint)
+        if first := parent.take_key(key, position):
+            self._note(f"key {quoted(key)} is already in line {first.key.line}", position)
 
-    def _resolve(self, text: str, place: Place) -> Data:
+    def _resolve(self, text: str, position: Position) -> Data:
         try:
             return resolve(text)
         except UnusableNumber as error:
-            self._note(str(error), place, error.hint)
+            self._note(str(error), position, error.hint)
             return None
 
-    def _note(self, message: str, place: Place, hint: str = "") -> None:
-        self.problems.append(Problem(message, "", place.line, place.column, hint))
+    def _note(self, message: str, position: Position, hint: str = "") -> None:
+        self.problems.append(Problem(message, "", position.line, position.column, hint))
 
 
-def _place(event: yaml.Event) -> Place:
+def _position(event: yaml.Event) -> Position:
     mark = event.start_mark
-    return Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
+    return Position(mark.line + 1, mark.column + 1) if mark else Position(1, 1)
 
 
 _HANDLERS: Mapping[type[yaml.Event], Callable[[_Tree, Any], None]] = {
@@ -361,19 +361,19 @@ class At:
     path: tuple[str | int, ...] = ()
     scope: str = ""  # the thing it belongs to, for messages: "job BuildAndTest"
     mark: Mark | None = None  # None: not in the text itself
-    place: Place | None = None  # of the nearest thing that is; None: there is no text
+    position: Position | None = None  # of the nearest thing that is; None: there is no text
 
     @classmethod
     def root(cls, report: Report, mark: Mark | None = None) -> At:
-        return cls(report, mark=mark, place=mark.place if mark else None)
+        return cls(report, mark=mark, position=mark.position if mark else None)
 
     def child(self, key: str | int) -> At:
         mark = self.mark.children.get(key) if self.mark and self.mark.children else None
-        place = mark.place if mark else self.place
-        return At(self.report, (*self.path, key), self.scope, mark, place)
+        position = mark.position if mark else self.position
+        return At(self.report, (*self.path, key), self.scope, mark, position)
 
     def within(self, scope: str) -> At:
-        return At(self.report, self.path, scope, self.mark, self.place)
+        return At(self.report, self.path, scope, self.mark, self.position)
 
     @property
     def name(self) -> str:
@@ -389,22 +389,24 @@ class At:
 
     def refuse(self, message: str, hint: str = "") -> None:
         """Report a wrong value."""
-        self._add(message, hint, self.place)
+        self._add(message, hint, self.position)
 
     def warn(self, message: str, hint: str = "") -> None:
-        self._add(message, hint, self.place, warning=True)
+        self._add(message, hint, self.position, warning=True)
 
     def refuse_key(self, message: str, hint: str = "") -> None:
         """Report the name a value stands under."""
-        self._add(message, hint, self.mark.key if self.mark else self.place)
+        self._add(message, hint, self.mark.key if self.mark else self.position)
 
     def refuse_unknown(self, key: str, hint: str) -> None:
         """Report a key, a child of this position, that means nothing here."""
         where = f" in {self.scope}" if self.scope else ""
         self.child(key).refuse_key(f"unknown key {quoted(key)}{where}", hint)
 
-    def _add(self, message: str, hint: str, place: Place | None, warning: bool = False) -> None:
-        line, column = place or (None, None)
+    def _add(
+        self, message: str, hint: str, position: Position | None, warning: bool = False
+    ) -> None:
+        line, column = position or (None, None)
         path = dotted(self.path)
         self.report.add(Problem(message, path, line, column, hint, warning))
 
@@ -413,7 +415,8 @@ def refuse_repeated(what: str, name: str, at: At, first: dict[str, At]) -> None:
     """Refuse a name that is there twice; `first` remembers where each stood first."""
     earlier = first.setdefault(name, at)
     if earlier is not at:
-        where = f"in line {earlier.place.line}" if earlier.place else f"at {dotted(earlier.path)}"
+        known = earlier.position
+        where = f"in line {known.line}" if known else f"at {dotted(earlier.path)}"
         at.refuse(f"{what} is already {where}")
 
 

@@ -11,7 +11,7 @@ from rota.domain.errors import Problem, did_you_mean, quoted
 from rota.domain.gates import cycle_text, find_cycle
 from rota.domain.jobfile.demands import Access
 from rota.domain.jobfile.rules import jobs_of_after
-from rota.domain.jobfile.text import At, Place, dotted
+from rota.domain.jobfile.text import At, Position, dotted
 from rota.domain.keys import Declaration, Limit, Resource, Sharing
 from rota.domain.resources import UNIT, USUAL_NAMES, Vector, fits, format_amount
 from rota.domain.spec import JobSpec
@@ -23,10 +23,10 @@ class Written:
 
     name: str
     path: str
-    place: Place
+    position: Position
 
     def problem(self, message: str, hint: str = "", *, warning: bool = False) -> Problem:
-        return Problem(message, self.path, *self.place, hint=hint, warning=warning)
+        return Problem(message, self.path, *self.position, hint=hint, warning=warning)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +118,9 @@ def _uses(spec: JobSpec, document: Mapping[str, object], at: At) -> Iterator[Use
         yield UsedJob(name, *_where(followed.child(index)))
 
 
-def _where(at: At, *, is_key: bool = False) -> tuple[str, Place]:
-    place = at.mark.key if is_key and at.mark else at.place
-    return dotted(at.path), place or Place(1, 1)
+def _where(at: At, *, is_key: bool = False) -> tuple[str, Position]:
+    position = at.mark.key if is_key and at.mark else at.position
+    return dotted(at.path), position or Position(1, 1)
 
 
 def _problem_of(use: Use, known: Known) -> Problem | None:

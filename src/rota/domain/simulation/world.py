@@ -244,7 +244,6 @@ class World:
         # Ends, keys to look at, runs that come because of others, and ends of promises.
         self._events: list[tuple[float, int, Placed | Key | SimRun | Entry]] = []
         self._looks: dict[Key, float] = {}  # the next one at each key
-        self._waiting: list[SimRun] = []
         self._observer = _NO_OBSERVER
 
     def preload_running(self, run: SimRun, worker: str, started_at: float) -> None:
@@ -261,10 +260,6 @@ class World:
         self._gates.hold(entry)
         self._end_later(entry, max(started_at + run.seconds, self.now), (entry, station))
 
-    def preload_queued(self, run: SimRun) -> None:
-        """Add a run that waits already, behind those loaded before it."""
-        self._waiting.append(run)
-
     def come_later(self, run: SimRun) -> None:
         """Add a run that comes because of another, while time passes; not before now."""
         heapq.heappush(self._events, (run.arrives_at, next(self._seqs), run))
@@ -274,9 +269,6 @@ class World:
     ) -> None:
         """Let time pass. The runs are in order of `arrives_at`; an end comes before an arrival."""
         self._observer = observer
-        waiting, self._waiting = self._waiting, []
-        for run in waiting:
-            self._arrive(run)
         for run in runs:
             if run.arrives_at > until:
                 break

@@ -18,7 +18,7 @@ from typing import BinaryIO, TextIO
 from rota.sdk.app import explain_import, is_not_there, load_app
 from rota.sdk.host import wire
 from rota.sdk.host.execution import current, sendable
-from rota.sdk.host.service import serve
+from rota.sdk.host.threads import serve
 
 
 def main() -> int:

@@ -42,13 +42,13 @@ _MOST_STEPS = 1_000  # of one attempt, as servers take them; the last one sums u
 current: ContextVar[Execution | None] = ContextVar("rota_execution", default=None)
 
 
-class Batch:
+class CallBatch:
     """Attempts at one job version that came together; threads share what is left of them."""
 
     __slots__ = ("_message", "is_offered", "job", "outbox", "waiting")
 
     def __init__(
-        self, message: wire.Batch, job: JobFunction[..., Any, Any], outbox: Outbox
+        self, message: wire.Calls, job: JobFunction[..., Any, Any], outbox: Outbox
     ) -> None:
         self.job = job
         self.outbox = outbox
@@ -97,7 +97,7 @@ class Execution:
         "started",
     )
 
-    def __init__(self, batch: Batch, key: int) -> None:
+    def __init__(self, batch: CallBatch, key: int) -> None:
         self.batch = batch
         self.key = key
         self.started = 0  # microseconds of the machine's monotonic clock; 0: not begun

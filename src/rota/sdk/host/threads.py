@@ -1,21 +1,31 @@
-"""Threads for plain functions, and an event loop in its own thread for async ones."""
+"""Service of the worker's orders.
+
+There are threads for plain functions, and an event loop in its own thread for async ones.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
+import os
+import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import copy_context
+from functools import cached_property
 from itertools import starmap
 from operator import length_hint
 from queue import SimpleQueue
 from typing import Any
 
 from rota.sdk.context import Cancelled
-from rota.sdk.host.execution import Batch, Execution, current, monotonic_micros
+from rota.sdk.functions import JobFunction
+from rota.sdk.host import wire
+from rota.sdk.host.execution import CallBatch, Execution, Outbox, current, monotonic_micros
+
+Functions = Mapping[str, JobFunction[..., Any, Any]]
 
 _QUICK_NANOS = 100_000
 _STALL_SECONDS = 0.002  # without getting on while something waits: more threads are needed
@@ -107,8 +117,8 @@ class ThreadPool:
 
     def __init__(self, cancelled: set[int]) -> None:
         self._cancelled = cancelled
-        self._queue: SimpleQueue[Batch] = SimpleQueue()
-        self._batches: list[Batch] = []  # of which something may wait; only the reader adds
+        self._queue: SimpleQueue[CallBatch] = SimpleQueue()
+        self._batches: list[CallBatch] = []  # of which something may wait; only the reader adds
         self._seats: list[Seat] = []
         self._threads = 0
         self._begun = 0
@@ -117,7 +127,7 @@ class ThreadPool:
         self._start_thread()
         threading.Thread(target=self._grow, name="rota-pool-growth", daemon=True).start()
 
-    def start(self, batch: Batch) -> None:
+    def start(self, batch: CallBatch) -> None:
         self._batches = [each for each in self._batches if length_hint(each.waiting)]
         self._batches.append(batch)
         for _ in range(min(self._wanted, length_hint(batch.waiting))):
@@ -150,7 +160,7 @@ class ThreadPool:
                 else:
                     self._relieve(each for seat, each in running if each and seat.execution is each)
 
-    def _share(self, waiting: Sequence[Batch]) -> None:
+    def _share(self, waiting: Sequence[CallBatch]) -> None:
         """Offer what waits to as many threads as there are, once more."""
         count = min(sum(length_hint(each.waiting) for each in waiting), self._threads)
         self._wanted = max(self._wanted, count)
@@ -164,7 +174,7 @@ class ThreadPool:
                 batch.is_offered = True
                 self._offer([batch] * min(count, left))
 
-    def _offer(self, batches: Sequence[Batch]) -> None:
+    def _offer(self, batches: Sequence[CallBatch]) -> None:
         busy = sum(seat.execution is not None for seat in self._seats)
         for batch in batches:
             self._queue.put(batch)
@@ -179,7 +189,7 @@ class ThreadPool:
             self._run_all(batch, seat)
             current.set(None)
 
-    def _run_all(self, batch: Batch, seat: Seat) -> None:
+    def _run_all(self, batch: CallBatch, seat: Seat) -> None:
         """Run what waits of a batch; other threads may do the same."""
         cancelled = self._cancelled
         function = batch.job.fn if batch.is_simple else None
@@ -244,13 +254,13 @@ class LoopThread:
         self._tasks: dict[int, tuple[Execution, asyncio.Task[None]]] = {}
         threading.Thread(target=self._loop.run_forever, name="rota-loop", daemon=True).start()
 
-    def start(self, batch: Batch) -> None:
+    def start(self, batch: CallBatch) -> None:
         self._loop.call_soon_threadsafe(self._begin, batch)
 
     def cancel(self, key: int) -> None:
         self._loop.call_soon_threadsafe(self._interrupt, key)
 
-    def _begin(self, batch: Batch) -> None:
+    def _begin(self, batch: CallBatch) -> None:
         for key in batch.waiting:
             execution = Execution(batch, key)
             # A context of its own, so that what each prints is told apart.
@@ -285,3 +295,54 @@ class LoopThread:
         else:
             del self._tasks[execution.key]
             execution.returned(value, monotonic_micros())
+
+
+def serve(connection: socket.socket, functions: Functions) -> None:
+    """Handle orders until told to stop; without a worker, nothing may go on."""
+    executions = Executions(Outbox(connection), functions)
+    for order in wire.receive(connection):
+        match order:
+            case wire.Run(batches):
+                for batch in batches:
+                    executions.start(batch)
+            case wire.Cancel(keys):
+                executions.cancel(keys)
+            case wire.Stop():
+                return
+    os._exit(1)
+
+
+class Executions:
+    """Executions in progress, each in its thread or on the event loop."""
+
+    def __init__(self, outbox: Outbox, functions: Functions) -> None:
+        self._outbox = outbox
+        self._functions = functions
+        # Keys that are to stop, until they have. A cancel that crosses an end stays: there are few.
+        self._cancelled: set[int] = set()
+        self._pool = ThreadPool(self._cancelled)
+
+    @cached_property
+    def _loop(self) -> LoopThread:
+        return LoopThread(self._cancelled)
+
+    def start(self, message: wire.Calls) -> None:
+        job = self._functions.get(message.function)
+        if job is None:
+            self._refuse(message)
+            return
+        batch = CallBatch(message, job, self._outbox)
+        (self._loop if job.is_async else self._pool).start(batch)
+
+    def cancel(self, keys: tuple[int, ...]) -> None:
+        self._cancelled.update(keys)  # before looking for them: one may begin just now
+        for key in keys:
+            self._pool.cancel(key)
+            if "_loop" in self.__dict__:
+                self._loop.cancel(key)
+
+    def _refuse(self, message: wire.Calls) -> None:
+        now = monotonic_micros()
+        words = f"the app has no function {message.function}"
+        for key in message.keys:
+            self._outbox.done(wire.Done(key, "failed", now, now, message=words))

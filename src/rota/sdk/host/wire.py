@@ -19,7 +19,7 @@ _LENGTH = struct.Struct(">I")
 _PIECE = 256 * 1024
 
 
-class Batch(msgspec.Struct, frozen=True, array_like=True):
+class Calls(msgspec.Struct, frozen=True, array_like=True):
     """Attempts at one job version, in columns: their keys are consecutive."""
 
     function: str
@@ -37,7 +37,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, tag="run"):
-    batches: tuple[Batch, ...]
+    batches: tuple[Calls, ...]
 
 
 class Cancel(msgspec.Struct, frozen=True, array_like=True, tag="cancel"):

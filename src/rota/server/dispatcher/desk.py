@@ -28,8 +28,8 @@ _NOT_SENT = sys.maxsize
 
 
 @dataclass(slots=True, eq=False)
-class Parcel:
-    """Work of one claim, and how far it is on its way to the worker: the book of all its runs."""
+class GivenWork:
+    """Work of one claim, which all its runs share, and how far it is on its way to the worker."""
 
     batch: WorkBatch
     fences: Sequence[Fence]
@@ -42,8 +42,8 @@ class Desk:
     """One connection of one worker; when it connects anew it gets another desk."""
 
     session: Session
-    # What this server believes it holds, each with the parcel it came in, which they all share.
-    held: dict[Fence, Parcel] = field(default_factory=dict)
+    # What this server believes it holds, each with the work it was given with.
+    held: dict[Fence, GivenWork] = field(default_factory=dict)
     known_specs: set[Ref] = field(default_factory=set)
     has_backlog: bool = True  # the latest claim left runs behind, as far as is known
     takes_nothing: bool = False  # the worker stops, or is drained, or is not settled
@@ -53,7 +53,7 @@ class Desk:
     has_room: asyncio.Event = field(default_factory=asyncio.Event)
     taking_report: asyncio.Lock = field(default_factory=asyncio.Lock)
     watched: set[str] = field(default_factory=set)  # runs that are followed, here or elsewhere
-    _orders: asyncio.Queue[Order | Parcel | None] = field(default_factory=asyncio.Queue)
+    _orders: asyncio.Queue[Order | GivenWork | None] = field(default_factory=asyncio.Queue)
     _is_sending: bool = False  # the order handed out last may not be written yet
     _is_closed: bool = False
     _has_moved_on: asyncio.Event = field(default_factory=asyncio.Event)  # towards having sent all
@@ -86,15 +86,15 @@ class Desk:
         self.has_room.clear()
         await self.has_room.wait()
 
-    def give(self, claimed: WorkBatch, asked: int) -> Parcel:
+    def give(self, claimed: WorkBatch, asked: int) -> GivenWork:
         """Record the claimed runs; fewer than were asked for means that no more are queued."""
         self.has_backlog = len(claimed) == asked
-        return self._pack(claimed)
+        return self._note_given(claimed)
 
-    def _pack(self, batch: WorkBatch) -> Parcel:
-        parcel = Parcel(batch, batch.fences())
-        self.held.update(dict.fromkeys(parcel.fences, parcel))
-        return parcel
+    def _note_given(self, batch: WorkBatch) -> GivenWork:
+        given = GivenWork(batch, batch.fences())
+        self.held.update(dict.fromkeys(given.fences, given))
+        return given
 
     def drop(self, fences: Collection[Fence]) -> None:
         """Forget attempts that have ended."""
@@ -145,11 +145,11 @@ class Desk:
         if not self.is_settled:
             return missing
         ordered = {
-            each: parcel
+            each: given
             for each in missing
-            if (parcel := self.held.get(each)) is not None and parcel.last != _NOT_ORDERED
+            if (given := self.held.get(each)) is not None and given.last != _NOT_ORDERED
         }
-        arrived = {each for each, parcel in ordered.items() if parcel.last <= beat.received}
+        arrived = {each for each, given in ordered.items() if given.last <= beat.received}
         return self._left_behind(missing - ordered.keys()) | arrived
 
     def _left_behind(self, unordered: frozenset[Fence]) -> frozenset[Fence]:
@@ -165,14 +165,14 @@ class Desk:
         """Queue an order to be sent to the worker."""
         self._orders.put_nowait(order)
 
-    def send(self, parcel: Parcel, specs: tuple[SpecEntry, ...] = ()) -> None:
+    def send(self, given: GivenWork, specs: tuple[SpecEntry, ...] = ()) -> None:
         """Queue work to be sent to the worker, with what it needs to know for it."""
-        parcel.specs, parcel.last = specs, _NOT_SENT
-        self._orders.put_nowait(parcel)
+        given.specs, given.last = specs, _NOT_SENT
+        self._orders.put_nowait(given)
 
     def send_part(self, batch: WorkBatch, specs: tuple[SpecEntry, ...]) -> None:
         """Queue the part of a claim that can be sent; the rest is not on its way."""
-        self.send(self._pack(batch), specs)
+        self.send(self._note_given(batch), specs)
 
     async def next_order(self) -> Order:
         """Wait for the next order; work that was taken back while queued is left out."""
@@ -182,15 +182,15 @@ class Desk:
         self._is_sending = True
         if order is None:
             raise moved(self.session.id)
-        return self._dispatch(order) if isinstance(order, Parcel) else order
+        return self._dispatch(order) if isinstance(order, GivenWork) else order
 
-    def _dispatch(self, parcel: Parcel) -> Dispatch:
-        batch, first = parcel.batch, self._sent + 1
-        if not all(map(self.held.__contains__, parcel.fences)):
-            batch = batch.part([at for at, each in enumerate(parcel.fences) if each in self.held])
+    def _dispatch(self, given: GivenWork) -> Dispatch:
+        batch, first = given.batch, self._sent + 1
+        if not all(map(self.held.__contains__, given.fences)):
+            batch = batch.part([at for at, each in enumerate(given.fences) if each in self.held])
         self._sent += len(batch)
-        parcel.last = self._sent
-        return Dispatch(batch, parcel.specs, first)
+        given.last = self._sent
+        return Dispatch(batch, given.specs, first)
 
     def close(self) -> None:
         """Close the desk; `next_order` raises `NotFound` for whoever waits for orders."""

@@ -297,13 +297,13 @@ class Floor:
         return claimed
 
     async def _dispatch(self, desk: Desk, claimed: WorkBatch, asked: int) -> None:
-        parcel = desk.give(claimed, asked)
+        given = desk.give(claimed, asked)
         if not claimed:
             return
         refs = {(JobId(job), version) for job, version in claimed.jobs}
         specs, unreadable = await self._new_specs(desk, refs)
         if not unreadable:
-            desk.send(parcel, specs)
+            desk.send(given, specs)
             self._request_output(desk, claimed.runs)
         else:
             await self._dispatch_readable(desk, claimed, specs, unreadable)
@@ -381,10 +381,9 @@ class Floor:
         try:
             while True:
                 for session in await listener.wait(self._config.poll_interval):
-                    desk = self._desks.get(session)
-                    if desk is not None:
+                    if session in self._desks:
                         with suppress(LockedTooLong, StaleStream):  # the next poll sees to both
-                            await self._claim(desk)
+                            await self.claim_for(session)
         finally:
             listener.close()
 

@@ -131,7 +131,7 @@ async def list_ledger(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Page[api.LedgerEntry]:
-    """What became of each due time of a job, the newest first; also of one that was deleted."""
+    """Answers to the due times of a job, the newest first; also of one that was deleted."""
     start, end = wanted.bounds(looking_back(await engine.store.now(), zone_of(job)))
     before = min(decode_cursor("ledger", cursor, LAST_MICROS + 1), LAST_MICROS + 1)
     end = min(end, instant(before - 1))

@@ -15,8 +15,8 @@ from rota.domain.calendars import compile_calendar, in_words, next_windows
 from rota.domain.errors import Invalid
 from rota.domain.jobfile import to_block
 from rota.domain.jobfile.calendars import calendar_document
+from rota.domain.jobfile.export import Change
 from rota.operations.calendars import delete_calendar, etag_of, plan_calendar, save_calendar
-from rota.operations.differences import Change
 from rota.ports.records import JobQuery, StoredCalendar
 from rota.server.gateway.auth import Editor
 from rota.server.gateway.filters import Cursor, Limit, decode_cursor, encode_cursor, page

@@ -61,14 +61,14 @@ class ResumeBody(Body):
 
 
 class ApproveBody(Body):
-    """What is approved."""
+    """Approval of a cart's next wave."""
 
     # The number of the wave; None: whichever comes next.
     wave: int | None = Field(default=None, ge=1, le=MAX_ORDER)
 
 
 class CancelBody(Body):
-    """What becomes of what workers hold."""
+    """Fate of what workers hold."""
 
     running: Literal["stop", "finish"] = "stop"
 
@@ -95,7 +95,7 @@ class ItemChangeBody(Body):
 
 
 class EditBody(Body):
-    """What is to be different; what is left out stays."""
+    """Changes to a cart; what is left out stays."""
 
     max_parallel: int | None = Field(default=None, ge=1, le=MAX_ITEMS)
     failures: dict[str, Any] = Field(default_factory=dict, examples=[{"allow": "3%"}])

@@ -375,7 +375,7 @@ async def list_cart_events(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Page[Event]:
-    """What happened to a cart, in order; `GET /events/stream?cart=` has it live."""
+    """Events of a cart, in order; `GET /events/stream?cart=` has them live."""
     return await event_page(
         engine, settings, cursor=cursor, limit=limit, only=cart.id, called=cart.name
     )

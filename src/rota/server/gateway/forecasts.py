@@ -10,7 +10,7 @@ from fastapi import Query
 from pydantic import Field
 
 from rota.api import forecasts as api
-from rota.api.simulations import Comparison, SimulationReport
+from rota.api.forecasts import Comparison, SimulationReport
 from rota.domain.forecast.ahead import Durations, RunAhead
 from rota.domain.forecast.forecast import (
     NOTICED_SECONDS,

@@ -1,4 +1,4 @@
-"""Jobs: list, show, hold, delete, and their upcoming due times."""
+"""Jobs: list, show, hold, delete, their upcoming due times, and short routes to how they went."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
 
+import msgspec
 from fastapi import Depends, Query
 from pydantic import Field, model_validator
 from starlette.responses import Response
 
 from rota.api import jobs as api
 from rota.api.answers import Page
-from rota.api.jobs import ClockChange, SchedulePreview
-from rota.domain.errors import Invalid
+from rota.api.jobs import ClockChange, JobAndRun, SchedulePreview
+from rota.api.output import LogWindow
+from rota.api.runs import Run as RunAnswer
+from rota.domain.errors import Invalid, NotFound
 from rota.domain.job import Job
 from rota.domain.jobfile import read_job, to_yaml
 from rota.domain.lateness import Lateness
 from rota.domain.quantities import parse_duration
+from rota.domain.run import Run
 from rota.domain.schedule import Explanation, describe, explain
 from rota.domain.schedule.explanation import MOST_EXPLAINED
 from rota.domain.spec import Dst, Fold, Gap, JobSpec, Schedule
@@ -29,9 +33,17 @@ from rota.operations.pauses import Moved
 from rota.operations.previews import Upcoming, find_upcoming, next_starts
 from rota.operations.specs import timetable
 from rota.operations.workers import lateness
-from rota.ports.records import JobQuery
+from rota.ports.records import JobQuery, RunQuery
 from rota.server.gateway.auth import Editor, Operator
-from rota.server.gateway.filters import Cursor, Limit, decode_cursor, encode_cursor, page
+from rota.server.gateway.filters import (
+    MAX_LIMIT,
+    Cursor,
+    Limit,
+    decode_cursor,
+    encode_cursor,
+    page,
+)
+from rota.server.gateway.output import show_log
 from rota.server.gateway.parameters import (
     NAME,
     Body,
@@ -39,6 +51,7 @@ from rota.server.gateway.parameters import (
     FromQuery,
     IfMatch,
     NamedJob,
+    PastJob,
     Project,
     TimeText,
     UsedEngine,
@@ -51,6 +64,7 @@ from rota.server.gateway.parameters import (
     zone_of,
 )
 from rota.server.gateway.routing import fill, problem_answers
+from rota.server.gateway.runs import list_history, run_answer
 
 router = api_router("jobs")
 
@@ -354,3 +368,45 @@ async def preview_schedule(
         count=count,
     )
     return preview_answer(explained)
+
+
+short_router = api_router("shortcuts")  # `jobfiles` has the one that submits a file
+
+
+@short_router.get("/retrieve_history_execution/{job}")
+async def show_history(
+    engine: UsedEngine, job: PastJob, limit: Limit = 100, cursor: Cursor = None
+) -> Page[RunAnswer]:
+    """The runs of a job, newest first; also of one that was deleted."""
+    return await list_history(engine, job, limit, cursor)
+
+
+@short_router.get("/last_execution_logs/{job}")
+async def show_last_log(
+    engine: UsedEngine,
+    job: PastJob,
+    tail: Annotated[int | None, Query(ge=1, le=MAX_LIMIT)] = None,
+) -> LogWindow:
+    """Output of the newest run of a job."""
+    run = await _last_run(engine, job)
+    if run is None:
+        hint = "" if job.deleted_at else f"rota trigger {job.name}"
+        raise NotFound(f"job {job.name} has never run", code="never_run", hint=hint)
+    return await show_log(engine, run, tail=tail)
+
+
+@short_router.get("/job_status/{job}")
+async def show_status(engine: UsedEngine, job: PastJob) -> JobAndRun:
+    """A job and how it last went."""
+    next_at = await next_starts(engine, [job])
+    shown = job_answer(job, next_at[job.id])
+    run = await _last_run(engine, job)
+    if run is None:
+        return JobAndRun(job=shown, last_run=None)
+    last = await run_answer(engine, run)
+    return JobAndRun(job=msgspec.structs.replace(shown, last_state=last.state), last_run=last)
+
+
+async def _last_run(engine: Engine, job: Job) -> Run | None:
+    found = await engine.store.runs(RunQuery(project=job.project, job_id=job.id, limit=1))
+    return found[0] if found else None

@@ -15,6 +15,7 @@ from rota.api.answers import Answer, Page
 from rota.domain.ids import instant, micros
 from rota.domain.jobfile.declarations import MOST_TOTAL
 from rota.domain.jobfile.demands import MOST_TOKENS
+from rota.domain.jobfile.export import Change
 from rota.domain.jobfile.parts import SHORTEST
 from rota.domain.keys import (
     MINUTE_QUOTA,
@@ -31,7 +32,6 @@ from rota.domain.keys import (
     Sharing,
 )
 from rota.domain.quantities import format_duration, parse_duration
-from rota.operations.differences import Change
 from rota.operations.engine import Engine
 from rota.operations.limits import (
     Standing,

@@ -166,7 +166,7 @@ async def search_log(
     responses={200: {"description": "the bytes", "content": {"text/plain": {}}}},
 )
 async def raw_log(engine: UsedEngine, run: NamedRun, attempt: _Attempt = None) -> StreamingResponse:
-    """What an attempt printed, byte for byte."""
+    """Output of an attempt, byte for byte."""
     number = run.attempt if attempt is None else attempt
     data = _printed(engine, run, number)
     # Read before the answer begins, so that unreadable output is an error, not a cut-off answer.

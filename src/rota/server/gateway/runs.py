@@ -89,7 +89,7 @@ class PriorityBody(Body):
 
 
 class ResolveBody(Body):
-    """What became of an UNKNOWN run."""
+    """Decision about what became of an UNKNOWN run."""
 
     outcome: Literal["completed", "failed", "retry"] = Field(alias="as")
 
@@ -333,7 +333,7 @@ async def list_run_events(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Page[Event]:
-    """What happened to a run, in order."""
+    """Events of a run, in order."""
     return await event_page(
         engine, settings, cursor=cursor, limit=limit, only=run.id, called=run.job
     )

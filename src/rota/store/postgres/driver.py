@@ -25,8 +25,8 @@ from rota.store.postgres.connections import (
     undo,
 )
 from rota.store.script import (
-    Batch,
     Change,
+    Columns,
     Lock,
     LookAgain,
     MakeScript,
@@ -232,7 +232,7 @@ class PostgresDriver:
                     prepared.text, *prepared.bind(step.parameters)
                 )
                 return rows
-            case Batch():
+            case Columns():
                 prepared = self._statements[step.name]
                 values = {**step.columns, **step.parameters}
                 found: list[Any] = await connection.fetch(prepared.text, *prepared.bind(values))

@@ -24,8 +24,8 @@ import msgspec
 
 from rota.domain.errors import Conflict, RotaError, StaleTransition, Unavailable
 from rota.store.script import (
-    Batch,
     Change,
+    Columns,
     Lock,
     MakeScript,
     OnCommit,
@@ -146,11 +146,11 @@ class _Prepared:
         encoded = {name: msgspec.json.encode(values).decode() for name, values in lists.items()}
         return self.text, {**query.parameters, **encoded}
 
-    def with_rows(self, batch: Batch) -> Mapping[str, Any]:
-        """The values of a batch, its columns as rows."""
-        columns = [batch.columns[name] or itertools.repeat(None) for name in self._columns]
+    def with_rows(self, step: Columns) -> Mapping[str, Any]:
+        """The values of a step, its columns as rows."""
+        columns = [step.columns[name] or itertools.repeat(None) for name in self._columns]
         rows = msgspec.json.encode(list(zip(*columns, strict=False))).decode()
-        return {**batch.parameters, "rows": rows}
+        return {**step.parameters, "rows": rows}
 
 
 @cache
@@ -186,7 +186,7 @@ def _execute(connection: sqlite3.Connection, step: Step) -> Rows:
     if isinstance(step, Query):
         rows: list[Row] = connection.execute(*prepared.bind(step)).fetchall()
         return rows
-    if isinstance(step, Batch):
+    if isinstance(step, Columns):
         return connection.execute(prepared.text, prepared.with_rows(step)).fetchall()
     if isinstance(step, Change):
         changed = connection.execute(*prepared.bind(step)).rowcount

@@ -22,7 +22,7 @@ from rota.domain.jobfile.calendars import (
     unknown_calendars,
 )
 from rota.domain.jobfile.sections import Section
-from rota.domain.jobfile.text import At, Place, Report, parse_text
+from rota.domain.jobfile.text import At, Position, Report, parse_text
 
 FILE = Section("", (CALENDARS,))
 ROWS = (*CALENDAR.fields, *HOLIDAYS.fields, CALENDARS, CALENDARS_OF_JOB)
@@ -173,9 +173,9 @@ def test_a_calendar_is_written_as_it_was_read(document: dict[str, object]) -> No
 
 
 def test_unknown_names_are_refused_with_the_nearest_one() -> None:
-    places = [Place(3, 17), Place(3, 27)]
+    positions = [Position(3, 17), Position(3, 27)]
 
-    problems = unknown_calendars(["weekends", "weekend"], places, {"weekends", "nights"})
+    problems = unknown_calendars(["weekends", "weekend"], positions, {"weekends", "nights"})
 
     assert [str(problem) for problem in problems] == [
         '3:27  there is no calendar "weekend" — did you mean "weekends"?'

@@ -359,7 +359,7 @@ def test_names_of_jobs_and_calendars_are_kept_with_their_first_place() -> None:
     [entry] = file.carts
 
     assert entry.line == 3
-    assert [(it.kind, it.name, it.path, it.place) for it in entry.references] == [
+    assert [(it.kind, it.name, it.path, it.position) for it in entry.references] == [
         (Referred.JOB, "tidy", "carts[0].job", (4, 10)),
         (Referred.JOB, "other", "carts[0].items[0].job", (5, 27)),
         (Referred.JOB, "smoke", "carts[0].between.check", (6, 22)),

@@ -98,9 +98,9 @@ def test_every_value_has_its_place() -> None:
     source = parse_text("jobs:\n  - name: é x\n    tags: [a, b]\n")
 
     name = mark_at(source, "jobs", 0, "name")
-    assert (name.key, name.place) == ((2, 5), (2, 11))
-    assert mark_at(source, "jobs", 0, "tags", 1).place == (3, 15)
-    assert mark_at(source, "jobs", 0).place == (2, 5)
+    assert (name.key, name.position) == ((2, 5), (2, 11))
+    assert mark_at(source, "jobs", 0, "tags", 1).position == (3, 15)
+    assert mark_at(source, "jobs", 0).position == (2, 5)
 
 
 def test_unquoted_scalar_keeps_what_was_typed() -> None:

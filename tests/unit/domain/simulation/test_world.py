@@ -55,12 +55,15 @@ def test_tokens_come_again_as_of_now_and_nobody_pays_twice() -> None:
 
 
 def test_what_waits_already_goes_before_what_comes() -> None:
-    world = World([worker("w", slots=1)])
+    world = World([worker("w", slots=1)], now=5.0)
     world.preload_running(run("going"), "w", started_at=0.0)
-    world.preload_queued(run("first"))
-    world.preload_queued(run("second"))
+    waiting = [run("first", at=1.0), run("second", at=1.0)]
 
-    assert starts(world, run("new")) == {"first": 10.0, "second": 20.0, "new": 30.0}
+    assert starts(world, *waiting, run("new", at=6.0)) == {
+        "first": 10.0,
+        "second": 20.0,
+        "new": 30.0,
+    }
 
 
 def test_what_comes_because_of_another_takes_its_place_in_time() -> None:

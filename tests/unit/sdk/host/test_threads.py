@@ -19,9 +19,8 @@ from rota import App, Context
 from rota.ports.work import MAX_STEPS, attempt_in
 from rota.sdk.context import Cancelled
 from rota.sdk.host import execution, threads, wire
-from rota.sdk.host.execution import Batch, Execution, Outbox
-from rota.sdk.host.service import Executions
-from rota.sdk.host.threads import Seat, Stopwatch, _call
+from rota.sdk.host.execution import CallBatch, Execution, Outbox
+from rota.sdk.host.threads import Executions, Seat, Stopwatch, _call
 
 app = App("hosted")
 _gates: dict[str, threading.Event] = {}
@@ -142,7 +141,7 @@ class Host:
         runs = [f"r_{first + at}" for at in range(count)]
         given = dict(enumerate(inputs))
         self.executions.start(
-            wire.Batch(
+            wire.Calls(
                 f"hosted.{function}", "job", "default", first, runs, [1] * count, [0] * count, given
             )
         )
@@ -392,8 +391,8 @@ class TestCancelAtTheEnd:
 
     @pytest.fixture
     def execution(self, outbox: Recorder) -> Execution:
-        message = wire.Batch("hosted.nothing", "job", "default", 1, ["r_1"], [1], [0])
-        batch = Batch(message, app.functions["hosted.nothing"], outbox)  # type: ignore[arg-type]
+        message = wire.Calls("hosted.nothing", "job", "default", 1, ["r_1"], [1], [0])
+        batch = CallBatch(message, app.functions["hosted.nothing"], outbox)  # type: ignore[arg-type]
         ending = Execution(batch, 1)
         ending.is_to_stop = True
         return ending

@@ -9,7 +9,7 @@ from rota.sdk.host import wire
 
 ORDERS: list[wire.Order] = [
     wire.Run(
-        (wire.Batch("app.add", "add", "default", 1, ["r_1"], [2], [1_000], {0: '{"a": [1]}'}),)
+        (wire.Calls("app.add", "add", "default", 1, ["r_1"], [2], [1_000], {0: '{"a": [1]}'}),)
     ),
     wire.Cancel((1, 2)),
     wire.Stop(),

@@ -15,7 +15,7 @@ from rota.domain.run import AttemptResult
 from rota.domain.spec import JobSpec, Overlap
 from rota.domain.states import RunState
 from rota.operations.engine import Engine
-from rota.operations.specs import Ref, SpecBook
+from rota.operations.specs import Ref, SpecCache
 from rota.ports.records import RunQuery
 from rota.ports.store import Store
 from rota.ports.work import Beat, Dispatch, Fence, Move, Order, Welcome, Work
@@ -25,7 +25,7 @@ from testkit.builders import Scene, hello, outcome, reported
 pytestmark = pytest.mark.anyio
 
 
-class SlowSpecs(SpecBook):
+class SlowSpecs(SpecCache):
     """Finds specs only when a test allows it."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What one server has of a store: a driver that others may share, and a way to notify others.
+"""Access of one server to a store: a driver that others may share, and a way to notify others.
 
 Verbs of the port are bound to scripts: `claim = write(claims.claim, Urgency.CLAIM)` is a method
 with the parameters of the script, which a driver runs in one transaction.
@@ -16,7 +16,7 @@ import structlog
 
 from rota.domain.errors import Unavailable
 from rota.ports.queue import Wakes
-from rota.store.memory import Memory, RulesBook
+from rota.store.memory import Memory, RulesCache
 from rota.store.script import Driver, Script, Urgency
 from rota.store.tx import Tx, WriteScript, concluded
 
@@ -31,14 +31,14 @@ def tell_nobody(_wakes: Wakes) -> None:
     """Notify nobody: whoever waits for something polls."""
 
 
-class Handle:
+class StoreAccess:
     """Runs scripts through a driver, and publishes what they concern once that is committed."""
 
     def __init__(
         self, driver: Driver, memory: Memory | None = None, publish: Publish = tell_nobody
     ) -> None:
         self._driver = driver
-        self._rules = RulesBook()
+        self._rules = RulesCache()
         self._memory = memory or Memory()
         self._publish = publish
 
@@ -75,10 +75,10 @@ class Handle:
 
 def write(
     script: Callable[Concatenate[Tx, P], Script[T]], urgency: Urgency = Urgency.API
-) -> Callable[Concatenate[Handle, P], Coroutine[Any, Any, T]]:
+) -> Callable[Concatenate[StoreAccess, P], Coroutine[Any, Any, T]]:
     """A verb that runs a script in a transaction of its own."""
 
-    async def verb(self: Handle, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def verb(self: StoreAccess, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.write(lambda tx: script(tx, *args, **kwargs), urgency)
 
     return _named(verb, script)
@@ -86,10 +86,10 @@ def write(
 
 def read(
     script: Callable[P, Script[T]], urgency: Urgency = Urgency.API
-) -> Callable[Concatenate[Handle, P], Coroutine[Any, Any, T]]:
+) -> Callable[Concatenate[StoreAccess, P], Coroutine[Any, Any, T]]:
     """A verb that runs a script which only reads."""
 
-    async def verb(self: Handle, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def verb(self: StoreAccess, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._driver.read(lambda _now: script(*args, **kwargs), urgency)
 
     return _named(verb, script)
@@ -97,10 +97,10 @@ def read(
 
 def read_at(
     script: Callable[Concatenate[int, P], Script[T]], urgency: Urgency = Urgency.API
-) -> Callable[Concatenate[Handle, P], Coroutine[Any, Any, T]]:
+) -> Callable[Concatenate[StoreAccess, P], Coroutine[Any, Any, T]]:
     """A verb that runs a script which only reads, given the store's time."""
 
-    async def verb(self: Handle, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def verb(self: StoreAccess, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._driver.read(lambda now: script(now, *args, **kwargs), urgency)
 
     return _named(verb, script)
