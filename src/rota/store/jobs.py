@@ -15,7 +15,6 @@ from rota.domain.states import Cause, RunState
 from rota.ports.carts import NO_TEMPLATES, TemplateChanges
 from rota.ports.records import JobQuery, NewCalendar, NewJob, RemovedJob, ScheduleMove
 from rota.store import calendars, cart_views, limits, order
-from rota.store.access import of_each, together
 from rota.store.dependencies import forget_jobs, refuse_rings, save_dependencies
 from rota.store.firing import answer_overdue
 from rota.store.gates import lock_gates
@@ -30,6 +29,7 @@ from rota.store.rows import (
 )
 from rota.store.schedules import answered_to, insert_unanswered, moved_meanwhile
 from rota.store.script import Many, Script, query
+from rota.store.transactions import of_each, together
 from rota.store.tx import Tx
 from rota.store.waits import EndOfWait, end_waiting
 

@@ -14,7 +14,6 @@ from rota.domain.run import Attempt, LateResult, Run
 from rota.domain.states import FINAL_STATES, WAITING_STATES, RunState, is_final
 from rota.ports.records import ArrivedOutput, Counts, Event, RunQuery, StoredChunk
 from rota.ports.work import ChunkMeta, Fence, Progress
-from rota.store.access import of_each, together
 from rota.store.chains import ChainKey, chain_of
 from rota.store.dependencies import leave_ends
 from rota.store.gates import lock_gates_of_jobs
@@ -30,6 +29,7 @@ from rota.store.rows import (
     to_json,
 )
 from rota.store.script import Many, Query, Row, Script, query
+from rota.store.transactions import of_each, together
 from rota.store.tx import Tx, lock_carts, runs_ended
 from rota.store.waits import cancel, pass_gates_again
 

@@ -59,20 +59,20 @@ from rota.store import runs as run_scripts
 from rota.store import sessions as session_scripts
 from rota.store import shards as shard_scripts
 from rota.store import tokens as token_scripts
-from rota.store.access import (
+from rota.store.gates import LockGates, lock_free_gates, lock_gates, lock_when_read
+from rota.store.memory import Memory
+from rota.store.script import Driver, Script, Urgency
+from rota.store.sessions import Reaping, Silent
+from rota.store.transactions import (
     AnswerAll,
     Joining,
     Publish,
-    StoreAccess,
+    Transactions,
     read,
     read_at,
     tell_nobody,
     write,
 )
-from rota.store.gates import LockGates, lock_free_gates, lock_gates, lock_when_read
-from rota.store.memory import Memory
-from rota.store.script import Driver, Script, Urgency
-from rota.store.sessions import Reaping, Silent
 from rota.store.tx import Tx
 
 T = TypeVar("T")
@@ -84,7 +84,7 @@ _REKEYED = 1_000  # runs in one transaction
 _NOTE_USE_EVERY = timedelta(minutes=1)  # a token's last use is known this exactly
 
 
-class SqlStore(StoreAccess):
+class SqlStore(Transactions):
     """Implements `rota.ports.store.Store`."""
 
     def __init__(

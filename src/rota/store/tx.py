@@ -2,7 +2,7 @@
 
 A script that writes is given a `Tx` of its own for each try: a transaction that is retried keeps
 nothing of the try that failed. Its counts are written as the last thing before the commit, as they
-lock rows that all jobs share; whom it concerns is notified by `StoreAccess` after the commit.
+lock rows that all jobs share; whom it concerns is notified by `Transactions` after the commit.
 
 Scripts about runs, their ends and their gates do not know what a cart is. They call the functions
 at the end of this module with what runs carry in their column `cart`; `carts.py` registers what

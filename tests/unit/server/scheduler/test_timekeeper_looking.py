@@ -16,8 +16,8 @@ from rota.operations import pauses
 from rota.ports.queue import TIMES
 from rota.ports.store import Store
 from rota.server.scheduler.timekeeper import Timekeeper, TimekeeperConfig
-from rota.store.access import tell_nobody
 from rota.store.store import SqlStore
+from rota.store.transactions import tell_nobody
 from testkit.clock import FakeClock
 from tests.unit.server.scheduler.timeline import Timeline
 

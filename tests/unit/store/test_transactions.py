@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from rota.domain.errors import Conflict, Unavailable
-from rota.store.access import Joining
+from rota.store.transactions import Joining
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""Access of one server to a store: a driver that others may share, and a way to notify others.
+"""Transactions of one server: a driver that others may share, and a way to notify others.
 
 Verbs of the port are bound to scripts: `claim = write(claims.claim, Urgency.CLAIM)` is a method
 with the parameters of the script, which a driver runs in one transaction.
@@ -31,7 +31,7 @@ def tell_nobody(_wakes: Wakes) -> None:
     """Notify nobody: whoever waits for something polls."""
 
 
-class StoreAccess:
+class Transactions:
     """Runs scripts through a driver, and publishes what they concern once that is committed."""
 
     def __init__(
@@ -75,10 +75,10 @@ class StoreAccess:
 
 def write(
     script: Callable[Concatenate[Tx, P], Script[T]], urgency: Urgency = Urgency.API
-) -> Callable[Concatenate[StoreAccess, P], Coroutine[Any, Any, T]]:
+) -> Callable[Concatenate[Transactions, P], Coroutine[Any, Any, T]]:
     """A verb that runs a script in a transaction of its own."""
 
-    async def verb(self: StoreAccess, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def verb(self: Transactions, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.write(lambda tx: script(tx, *args, **kwargs), urgency)
 
     return _named(verb, script)
@@ -86,10 +86,10 @@ def write(
 
 def read(
     script: Callable[P, Script[T]], urgency: Urgency = Urgency.API
-) -> Callable[Concatenate[StoreAccess, P], Coroutine[Any, Any, T]]:
+) -> Callable[Concatenate[Transactions, P], Coroutine[Any, Any, T]]:
     """A verb that runs a script which only reads."""
 
-    async def verb(self: StoreAccess, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def verb(self: Transactions, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._driver.read(lambda _now: script(*args, **kwargs), urgency)
 
     return _named(verb, script)
@@ -97,10 +97,10 @@ def read(
 
 def read_at(
     script: Callable[Concatenate[int, P], Script[T]], urgency: Urgency = Urgency.API
-) -> Callable[Concatenate[StoreAccess, P], Coroutine[Any, Any, T]]:
+) -> Callable[Concatenate[Transactions, P], Coroutine[Any, Any, T]]:
     """A verb that runs a script which only reads, given the store's time."""
 
-    async def verb(self: StoreAccess, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def verb(self: Transactions, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._driver.read(lambda now: script(now, *args, **kwargs), urgency)
 
     return _named(verb, script)
