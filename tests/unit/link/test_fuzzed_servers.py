@@ -314,7 +314,13 @@ async def test_whatever_a_server_says_crashes_no_worker_and_nothing_begins_twice
     link: Callable[[Hostile, Path], Any], tmp_path: Path, seed: int
 ) -> None:
     odd: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: odd.append(context))
+
+    def note(_: object, context: dict[str, Any]) -> None:
+        # gRPC's poller of all event loops says so when another loop was quicker; it tries again.
+        if not isinstance(context.get("exception"), BlockingIOError):
+            odd.append(context)
+
+    asyncio.get_running_loop().set_exception_handler(note)
     hostile = Hostile(seed)
     async with AsyncExitStack() as stack:
         connect = await stack.enter_async_context(link(hostile, tmp_path))
