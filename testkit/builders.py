@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,9 +26,11 @@ from rota.domain.ids import (
     shard_of,
 )
 from rota.domain.job import Job, RunRules
+from rota.domain.policy import Policy
 from rota.domain.run import AttemptResult, Reason, Run, Trigger
 from rota.domain.shards import SCHEDULER
 from rota.domain.states import RunState
+from rota.ports.projects import NewProject
 from rota.ports.records import (
     Finished,
     Fired,
@@ -63,6 +65,7 @@ def new_job(
     job_id: JobId | None = None,
     next_at: datetime | None = None,
     expected_version: int = 0,
+    project: str = "default",
     set_name: str = "file",
     calendars: Sequence[str] = (),
     **rules: Any,
@@ -70,11 +73,11 @@ def new_job(
     """Build a job, or the next version of one; `rules` are fields of `RunRules`."""
     return NewJob(
         id=job_id or new_job_id(),
-        project="default",
+        project=project,
         name=name,
         document={"name": name, "steps": [{"run": "true"}]},
         digest=f"{name}-{expected_version + 1}",
-        rules=RunRules(name, "default", is_scheduled=next_at is not None, **rules),
+        rules=RunRules(name, project, is_scheduled=next_at is not None, **rules),
         set_name=set_name,
         next_at=next_at,
         held_from=None,
@@ -181,13 +184,23 @@ class Scene:
 
     store: Store
     clock: FakeTicker
+    home: str = "default"  # the project in which things happen
 
     def advance(self, duration: timedelta) -> datetime:
         return self.clock.advance(duration)
 
+    async def project(self, name: str, policy: Policy = Policy()) -> str:  # noqa: B008 (frozen)
+        """Make a project; return its name."""
+        await self.store.add_project(NewProject(name, policy=policy), actor="admin")
+        return name
+
+    async def in_project(self, name: str) -> Scene:
+        """Make a project; return the scene of what happens there."""
+        return replace(self, home=await self.project(name))
+
     async def job(self, name: str = "job", **fields: Any) -> JobId:
         """Save a new job."""
-        job = new_job(name, self.clock.instant, **fields)
+        job = new_job(name, self.clock.instant, **{"project": self.home, **fields})
         await self.store.save_jobs([job], removed=(), actor="editor")
         return job.id
 
@@ -195,13 +208,18 @@ class Scene:
         """Save the next version of a job."""
         old = await self.show_job(job_id)
         new = new_job(
-            old.name, self.clock.instant, job_id=job_id, expected_version=old.version, **fields
+            old.name,
+            self.clock.instant,
+            project=self.home,
+            job_id=job_id,
+            expected_version=old.version,
+            **fields,
         )
         await self.store.save_jobs([new], removed=(), actor="editor")
         return await self.show_job(job_id)
 
     async def show_job(self, job_id: JobId) -> Job:
-        [job] = await self.store.jobs(JobQuery(ids=[job_id]))
+        [job] = await self.store.jobs(JobQuery(project=self.home, ids=[job_id]))
         return job
 
     async def move(self, kind: str, job_id: JobId, *, next_at: datetime | None = None) -> Job:
@@ -304,7 +322,8 @@ class Scene:
         assert job.next_at is not None
         self.advance(max(job.next_at - self.clock.instant, timedelta(0)))
         await self.fire(job_id, every=every)
-        [newest] = await self.store.runs(RunQuery(job_id=job_id, limit=1))
+        query = RunQuery(project=self.home, job_id=job_id, limit=1)
+        [newest] = await self.store.runs(query)
         return newest
 
     async def worker(
@@ -346,7 +365,7 @@ class Scene:
         return await self.store.release_eligible(1_000)
 
     async def show(self, run_id: str) -> Run:
-        [run] = await self.store.runs(RunQuery(ids=[run_id]))
+        [run] = await self.store.runs(RunQuery(project=self.home, ids=[run_id]))
         return run
 
     async def state(self, run_id: str) -> RunState:

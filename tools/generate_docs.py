@@ -43,7 +43,8 @@ from rota.domain.states import (
 from rota.operations.engine import Engine
 from rota.runtime.settings import MEANINGS, Settings, shown
 from rota.server.gateway.app import api_routers, create_app
-from rota.server.gateway.openapi import openapi_document, role_of
+from rota.server.gateway.auth import Where, need_of
+from rota.server.gateway.openapi import openapi_document
 from rota.server.gateway.parameters import GatewaySettings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -118,11 +119,26 @@ def routes() -> str:
     return _table(
         ("request", "role", "what"),
         [
-            (f"`{method} {route.path}`", role_of(method, route) or "", _summary(route))
+            (f"`{method} {route.path}`", _needed(method, route), _summary(route))
             for route in _documented_routes()
             for method in sorted(route.methods or ())
         ],
     )
+
+
+def _needed(method: str, route: APIRoute) -> str:
+    need = need_of(method, route)
+    if need is None:
+        return ""
+    match need.where:
+        case Where.PROJECT:
+            return str(need.role)
+        case Where.INSTALLATION:
+            return f"{need.role} in `*`"
+        case Where.SOMEWHERE:
+            return "any"
+        case Where.NOWHERE:
+            return "none"
 
 
 def openapi() -> str:

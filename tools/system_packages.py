@@ -16,12 +16,14 @@ DAEMONS = {
     "pgbouncer",
     "redis-server",
 }  # of which Debian starts one, now and with the machine
+PACKAGES = {"chromedriver": "chromium-driver"}  # of commands that are called otherwise
 PLACES = f"{os.environ['PATH']}:/usr/sbin"  # where a user looks, and where daemons are
 
 
 def main(*commands: str) -> None:
-    """Install those that are missing, if this user can; each has a package of its name."""
-    missing = [command for command in commands if not shutil.which(command, path=PLACES)]
+    """Install those that are missing, if this user can; most have a package of their name."""
+    wanted = [command for command in commands if not shutil.which(command, path=PLACES)]
+    missing = [PACKAGES.get(command, command) for command in wanted]
     if not missing:
         return
     names = " ".join(missing)

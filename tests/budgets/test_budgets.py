@@ -68,9 +68,9 @@ BUDGETS: Mapping[str, Mapping[str, Mapping[str, Cost]]] = {
         "fit": {FEW: Cost(12, 0, 18_940, 429), MANY: Cost(12, 0, 18_940, 429)},
         "slot": {FEW: Cost(20, 0, 66_890, 7_070), MANY: Cost(20, 0, 66_890, 7_070)},
         "due_slot": {FEW: Cost(20, 0, 69_460, 6_767), MANY: Cost(20, 0, 69_460, 6_767)},
-        "fire": {FEW: Cost(211, 0, 36_180, 5_506), MANY: Cost(211, 0, 36_180, 5_506)},
+        "fire": {FEW: Cost(211, 0, 37_700, 5_606), MANY: Cost(211, 0, 37_700, 5_606)},
         "claim": {FEW: Cost(16, 0, 28_030, 256), MANY: Cost(16, 0, 28_030, 256)},
-        "finish": {FEW: Cost(12, 0, 30_460, 174), MANY: Cost(12, 0, 30_460, 174)},
+        "finish": {FEW: Cost(12, 0, 31_570, 174), MANY: Cost(12, 0, 31_570, 174)},
     },
     "postgres": {
         "submit": {FEW: Cost(16, 10, 18, 2_651), MANY: Cost(16, 10, 18, 2_651)},

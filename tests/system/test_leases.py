@@ -12,7 +12,7 @@ from pathlib import Path
 from rota.domain.run import AttemptResult
 from rota.link.local import LocalLink
 from rota.ports.work import Fence, Hello, Outcome, Report, ReportAnswer
-from rota.runtime.settings import worker_socket
+from rota.runtime.home import worker_socket
 from rota.sdk.client import Client
 from testkit.checker import check
 from testkit.evidence import Evidence

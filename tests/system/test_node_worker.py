@@ -31,10 +31,11 @@ from rota.domain.run import OutputState, Run
 from rota.domain.states import RunState
 from rota.link.grpc_server import WorkersService
 from rota.operations import runs
+from rota.operations.credentials import Credentials
 from rota.operations.engine import Engine
 from rota.operations.output import follow_run, raw
 from rota.operations.runs import submit_file
-from rota.operations.tokens import authenticate_worker, create_worker_token
+from rota.operations.tokens import create_worker_token
 from rota.ports.work import OutputChunk, Report, ReportAnswer, Start, StartAnswer
 from rota.queue.local import LocalIdleWorkers
 from rota.server.dispatcher.floor import Floor, FloorConfig
@@ -169,7 +170,7 @@ async def site(tmp_path: Path, packages: Path, anyio_backend: str) -> AsyncItera
         blobs = await stack.enter_async_context(await open_files(tmp_path / "blobs"))
         engine = Engine(store, local_queue(store), blobs, LocalIdleWorkers())
         floor = DisturbedFloor(engine, FloorConfig(lease=timedelta(seconds=6)))
-        service = WorkersService(floor, lambda secret: authenticate_worker(engine, secret))
+        service = WorkersService(floor, Credentials(engine))
         server = await serve("127.0.0.1:0", [service.add_to])
         stack.push_async_callback(server.close)
         proxy = await stack.enter_async_context(Proxy(server.port))

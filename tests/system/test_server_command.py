@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -12,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from rota.domain.key_ring import Key
 from rota.runtime import machine
 from rota.runtime.settings import Settings
 from rota.sdk.client import Client
@@ -20,7 +22,7 @@ from testkit.certificates import make_certificate
 from testkit.checker import check
 from testkit.evidence import Evidence
 from testkit.nodes import Node, ServerNode, WorkerNode
-from testkit.processes import cmdline, processes_of, run_rota
+from testkit.processes import cmdline, environment, processes_of, run_rota
 from testkit.servers.ports import free_ports
 from testkit.waiting import eventually
 from tests.system.jobs import apply, job, log_of, settle
@@ -44,7 +46,8 @@ class Site:
 
     def worker(self, name: str = "far", home: str = "", **settings: str) -> WorkerNode:
         """With a token of its own and a data folder like its name, not started yet."""
-        told = {"server": self.server.grpc, "worker_token": self.worker_token(name)} | settings
+        told = {"server": self.server.grpc} | settings
+        told.setdefault("worker_token", "" if "join_token" in told else self.worker_token(name))
         node = WorkerNode(name, self._folder / (home or name), self.client, **told)
         self._nodes.append(node)
         return node
@@ -179,6 +182,73 @@ class TestWorkers:
         assert check(evidence.marks(), [run.id]) == []
 
 
+class TestJoining:
+    def joining(self, here: Site, name: str = "far", **settings: str) -> WorkerNode:
+        token = json.loads(here.command("worker", "join-token", "create", "--json").stdout)
+        return here.worker(name, join_token=token["secret"], **settings)
+
+    def test_worker_joins_once_and_keeps_what_it_got(self, site: Start) -> None:
+        here: Site = site()
+        here.server.start()
+        worker = self.joining(here)
+        secret = worker.environ["ROTA_JOIN_TOKEN"]
+        worker.start()
+        apply(here.client, job("look", "env; tr '\\0' ' ' </proc/self/environ"))
+        printed = log_of(here.client, settle(here.client, here.client.trigger("look")).id)
+        inherited = Path(f"/proc/{worker.worker_pid}/environ").read_bytes()
+        worker.stop()
+        del worker.environ["ROTA_JOIN_TOKEN"]
+
+        worker.start()
+
+        [file] = worker.home.rglob("credential.json")
+        [shown] = here.client.list_workers()
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert json.loads(file.read_text())["token"] not in printed
+        assert secret not in printed + worker.printed()
+        assert secret.encode() not in inherited
+        assert shown.credential_expires_at is not None
+        page = here.command("worker", "show", "far").stdout
+        assert f"{shown.credential}, until {shown.credential_expires_at:%Y-%m-%d}" in page
+
+    def test_join_token_is_good_for_one_and_a_name_for_one(self, site: Start) -> None:
+        here: Site = site()
+        here.server.start()
+        first = self.joining(here)
+        first.start()
+        used_up = here.worker("late", join_token=first.environ["ROTA_JOIN_TOKEN"])
+        twin = self.joining(here, home="elsewhere")
+
+        refused = [run_rota("worker", environ=each.environ) for each in (used_up, twin)]
+
+        assert [each.returncode for each in refused] == [4, 4]
+        assert "used up" in refused[0].stderr
+        assert "--replace" in refused[1].stderr
+        twin.command.append("--replace")
+        twin.launch()
+        assert first.process.wait(timeout=20) == 4
+        assert "not valid (any more)" in first.printed()
+        both = ["alive", "revoked"]
+        eventually(lambda: sorted(each.state for each in here.client.list_workers()) == both)
+
+    def test_revoked_worker_ends_at_once_and_does_not_come_back(self, site: Start) -> None:
+        here: Site = site(lease="1h")
+        here.server.start()
+        worker = self.joining(here)
+        worker.start()
+
+        revoked = here.command("worker", "revoke", "far", "--yes")
+
+        assert revoked.returncode == 0, revoked.stderr
+        assert worker.process.wait(timeout=20) == 4  # long before its next beat
+        assert "not valid (any more)" in worker.printed()
+        [shown] = here.client.list_workers()
+        assert shown.state == "revoked"
+        again = run_rota("worker", environ=worker.environ)
+        assert again.returncode == 4
+        assert "--replace" in again.stderr
+
+
 def test_doctor_asks_the_server_that_the_command_line_talks_to(site: Start) -> None:
     here: Site = site()
     here.server.start()
@@ -271,3 +341,25 @@ class TestTls:
         assert untrusting.returncode == 7
         assert "certificate" in untrusting.stderr
         assert "ROTA_TLS_CA" in untrusting.stderr
+
+
+def test_a_hangup_renews_the_key_ring(site: Start, tmp_path: Path) -> None:
+    ring = tmp_path / "ring"
+    ring.write_text(f"{Key('old', b'o' * 32).line()}\n")
+    here: Site = site(secrets_key_file=str(ring), log_level="info")
+    here.server.start()
+
+    ring.write_text(f"{Key('new', b'n' * 32).line()}\n{ring.read_text()}")
+    here.server.process.send_signal(signal.SIGHUP)
+
+    eventually(lambda: '"keys": ["new", "old"]' in here.server.printed())
+    assert here.server.is_running
+
+
+def test_a_key_ring_that_cannot_be_used_is_told_at_the_start(tmp_path: Path) -> None:
+    environ = environment(tmp_path / "home", secrets_key_command="false")
+
+    ended = run_rota("server", environ=environ)
+
+    assert ended.returncode != 0
+    assert "secrets_key_command" in ended.stderr

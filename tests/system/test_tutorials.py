@@ -25,6 +25,8 @@ CHANGING = (
     (r"[rwb]_[0-9a-z]{8,}", "ID"),
     (r"token=\S+", "TOKEN"),
     (r"http://127\.0\.0\.1:\d+", "URL"),
+    (r"^open (URL/login\?TOKEN|the link in \S+)", "open LINK"),  # in a file, for want of a terminal
+    (r"^made \S+key_ring:", "made RING:"),
     (r"data in \S+", "FOLDER"),
     (r"claimed by \S+", "claimed by WORKER"),
     (r"[A-Z][a-z]{2} \d\d? [A-Z][a-z]{2} \d{4}", "DAY"),

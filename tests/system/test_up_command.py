@@ -6,13 +6,17 @@ import json
 import os
 import re
 import signal
+import stat
 import subprocess
 from itertools import islice
 from pathlib import Path
 
-from testkit.processes import ROTA, environment, run_rota
+import httpx
+
+from testkit.processes import ROTA, RotaUp, environment, run_rota
 from testkit.waiting import PATIENCE, eventually
 
+LINK_LINE = re.compile(r"^open http://127\.0\.0\.1:\d+/login\?token=rotal_\w+ \(once", re.MULTILINE)
 LOG_LINE = re.compile(r"^\d\d:\d\d:\d\d \[info +\] worker\.registered +lease=", re.MULTILINE)
 
 
@@ -89,3 +93,46 @@ def test_what_to_type_next_works_as_it_is_printed(home: Path) -> None:
 
     assert first.endswith("rota job list")
     assert "tidy" in listed.stdout, listed.stderr
+
+
+def test_the_login_link_is_printed_to_a_terminal_only(home: Path) -> None:
+    on_terminal = printed_until_a_worker_is_there(home, on_terminal=True)
+    in_pipe = printed_until_a_worker_is_there(home, on_terminal=False)
+
+    assert LINK_LINE.search(on_terminal), on_terminal
+    assert "rotal_" not in in_pipe
+    assert f"open the link in {home}/login_link (once, within 10 minutes; another: " in in_pipe
+    assert not (home / "login_link").exists(), "it ends with the server"
+
+
+def test_a_link_in_a_file_is_for_its_owner_alone_and_a_new_one_ends_it(rota: RotaUp) -> None:
+    file = rota.home / "login_link"
+    first = file.read_text().strip()
+
+    made = rota.command("login-link")
+    second = file.read_text().strip()
+
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert made.stdout.strip() == str(file)
+    assert second.startswith(f"{rota.client.server.url}/login?token=rotal_")
+    assert httpx.get(first, trust_env=False).status_code == 401
+    assert httpx.get(second, trust_env=False).status_code == 303
+    assert httpx.get(second, trust_env=False).status_code == 401
+
+
+def test_without_a_server_there_is_no_link(home: Path) -> None:
+    ended = run_rota("login-link", environ=environment(home))
+
+    assert ended.returncode == 3
+    assert "no server runs on the data folder" in ended.stderr
+    assert not home.exists()
+
+
+def test_the_key_ring_is_made_and_told_once(home: Path) -> None:
+    first = printed_until_a_worker_is_there(home, on_terminal=False)
+    second = printed_until_a_worker_is_there(home, on_terminal=False)
+
+    ring = home / "key_ring"
+    assert stat.S_IMODE(ring.stat().st_mode) == 0o600
+    assert f"made {ring}: it protects copies of the database, not this folder" in first
+    assert "made " not in second.replace(str(home), "")

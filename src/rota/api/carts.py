@@ -111,7 +111,7 @@ class Cart(Answer, frozen=True, kw_only=True):
     started_at: Instant | None = None
     ended_at: Instant | None = None
     approved_by: str = ""  # whoever let the coming wave pass; "": nobody yet
-    url: str = ""  # of its page, relative to this server
+    url: str = ""  # of its page; a path below the server's address, unless `public_url` is set
 
     @property
     def is_final(self) -> bool:

@@ -123,7 +123,7 @@ class Run(Answer, frozen=True, kw_only=True):
     cart: str | None = None  # None: it is of no cart
     item: str | None = None  # its key in that cart; None: of no cart, or the check of one
     deadline_at: Instant | None = None  # None: it may start however late
-    url: str = ""  # of its page, relative to this server
+    url: str = ""  # of its page; a path below the server's address, unless `public_url` is set
 
     @property
     def is_final(self) -> bool:

@@ -26,7 +26,7 @@ class Obstacle(Reason, frozen=True, kw_only=True):
 class Reserved(Answer, frozen=True, kw_only=True):
     """A worker that is kept free for a run that fits nowhere now."""
 
-    run: str
+    run: str  # "": of a project that you have no role in
     worker: str = ""
     until: Instant = UNSENT  # it is prolonged while that run is the first of those
 

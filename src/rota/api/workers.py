@@ -8,7 +8,7 @@ from typing import Annotated
 from rota.api.answers import UNSENT, Answer, Instant, one_of
 
 WorkerState = Annotated[
-    str, one_of("Whether a worker takes runs.", "alive", "draining", "stopping", "gone")
+    str, one_of("Whether a worker takes runs.", "alive", "draining", "stopping", "revoked", "gone")
 ]
 ServerState = Annotated[str, one_of("Whether a server works.", "alive", "stopping", "gone")]
 
@@ -41,6 +41,8 @@ class Worker(Answer, frozen=True, kw_only=True):
     server: str = ""  # id of the one it talks to
     draining: bool = False  # it gets nothing new until it is resumed
     lease: str = ""
+    credential: str | None = None  # id of the token it showed; None: it came by the local socket
+    credential_expires_at: Instant | None = None  # None: never, or there is none
     registered_at: Instant = UNSENT
     expires_at: Instant = UNSENT
 

@@ -98,6 +98,10 @@ def _when(change: Change, present: datetime) -> str:
 
 
 _NAMES_SET = re.compile(r"""^["']?set["']?\s*:|[{,]\s*"set"\s*:""", re.MULTILINE)
+# A file's own project, at its top. The server reads the file; this only says where to knock.
+_PROJECT = re.compile(
+    r"""^["']?project["']?\s*:\s*["']?([A-Za-z0-9][A-Za-z0-9._-]*)""", re.MULTILINE
+)
 app = App(name="apply", usage="rota apply [OPTIONS] [FILE…]")
 
 
@@ -187,6 +191,8 @@ def _ask(
         if_match=choices.if_match,
         items=source.items,
     )
+    if client.project is None and (named := _PROJECT.search(source.text)):
+        call = call.with_query(project=named[1])
     try:
         answered = ask(client, call)
     except Invalid as error:

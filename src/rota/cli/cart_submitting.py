@@ -19,7 +19,7 @@ from rota.cli.failures import FileRefused, counted
 from rota.cli.files import NamedText, nearest_file, read_text
 from rota.cli.options import Destroying, Duration, Format, Instant, Remote, take_time
 from rota.cli.printing import print_one
-from rota.cli.references import Answered, ask
+from rota.cli.references import Answered, ask, page_address
 from rota.cli.terminal import MANY, CommandFailed, Exit, Rehearsed, Terminal, inert
 from rota.cli.watching import watch_cart
 from rota.sdk import errors
@@ -332,7 +332,7 @@ def _write_submitted(terminal: Terminal, cart: Cart, server: str) -> None:
     terminal.write(f"cart {cart.id} {cart.state.lower()} · {inert(cart.name)} · {items}")
     if cart.starts_at is not None:
         terminal.tell(f"starts {times.moment(cart.starts_at, times.now())}")
-    terminal.tell(f"rota cart watch {cart.id} · {server}{cart.url}")
+    terminal.tell(f"rota cart watch {cart.id} · {page_address(server, cart.url)}")
 
 
 def _pair(text: str) -> tuple[str, str]:

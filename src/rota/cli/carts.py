@@ -22,7 +22,17 @@ from rota.cli.cart_submitting import (
 from rota.cli.cart_views import CARTS, ITEMS, plan_lines, write_cart
 from rota.cli.events import EVENTS
 from rota.cli.failures import counted
-from rota.cli.options import DESTROYING, REMOTE, AtMost, Destroying, Duration, Format, Remote
+from rota.cli.options import (
+    DESTROYING,
+    EVERYBODY,
+    REMOTE,
+    AtMost,
+    Destroying,
+    Duration,
+    Format,
+    Remote,
+    Whose,
+)
 from rota.cli.printing import Column, ListView, print_list, print_one
 from rota.cli.references import CartReference, Listing, ask, ask_list, find_cart
 from rota.cli.terminal import Exit, Rehearsed, Terminal, inert
@@ -60,11 +70,14 @@ def list_(
     ] = None,
     active: Annotated[bool, Parameter(help="Only carts that are not over.")] = False,
     state: Annotated[str | None, Parameter(help="Only carts in this state.")] = None,
+    whose: Whose = EVERYBODY,
     limit: AtMost = 20,
     remote: Remote = REMOTE,
 ) -> None:
     """List carts, newest first."""
-    call = Client.list_carts(where=where, active=active or None, state=state)
+    call = Client.list_carts(
+        where=where, active=active or None, state=state, created_by=whose.creator
+    )
     with remote.connect() as client:
         listing = ask_list(client, call, limit=limit)
     print_list(remote, listing, CARTS)

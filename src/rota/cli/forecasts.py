@@ -19,7 +19,7 @@ from rota.api.forecasts import (
     SlowRun,
 )
 from rota.cli import times
-from rota.cli.options import REMOTE, AtMost, Duration, Remote
+from rota.cli.options import EVERYBODY, REMOTE, AtMost, Duration, Remote, Whose
 from rota.cli.printing import Column, print_one, write_table
 from rota.cli.references import ask, complete_jobs
 from rota.cli.terminal import Terminal, inert
@@ -234,6 +234,7 @@ def forecast(
         Parameter(metavar="NAME", help="Every start of this job alone.", completer=complete_jobs),
     ] = None,
     quiet: Annotated[bool, Parameter(help="Where one more job would find room.")] = False,
+    whose: Whose = EVERYBODY,
     limit: AtMost = 50,
     remote: Remote = REMOTE,
 ) -> None:
@@ -242,7 +243,7 @@ def forecast(
     Due times, carts and waiting runs are placed on the workers that are there now, by the rules
     that schedule them, with the durations of earlier runs. It changes and delays nothing.
     """
-    call = Client.forecast(for_, measure=resource, job=job)
+    call = Client.forecast(for_, measure=resource, job=job, created_by=whose.creator)
     with remote.connect() as client:
         found = ask(client, call)
     print_one(

@@ -14,6 +14,7 @@ from rota.cli import times
 from rota.cli.job_views import JOBS, ledger_of, write_job, write_moved, write_skip
 from rota.cli.options import (
     DESTROYING,
+    EVERYBODY,
     REMOTE,
     WRITING,
     AtMost,
@@ -22,6 +23,7 @@ from rota.cli.options import (
     Format,
     Instant,
     Remote,
+    Whose,
     Writing,
     take_time,
 )
@@ -89,12 +91,14 @@ def list_(
     pattern: Annotated[str | None, Parameter(help="Names to show; * stands for any text.")] = None,
     /,
     *,
+    whose: Whose = EVERYBODY,
     limit: AtMost = 100,
     remote: Remote = REMOTE,
 ) -> None:
     """List jobs with their schedules, next and last runs."""
+    call = Client.list_jobs(name=pattern, created_by=whose.creator)
     with remote.connect() as client:
-        listing = ask_list(client, Client.list_jobs(name=pattern), limit=limit)
+        listing = ask_list(client, call, limit=limit)
     print_list(remote, listing, JOBS)
 
 

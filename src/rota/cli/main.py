@@ -64,7 +64,17 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
     (
         "Set up",
         (
+            Command("login-link", "rota.cli.up:login_link", "A new link that logs a browser in"),
+            Command("login", "rota.cli.logins:login", "Log in to a server as yourself"),
+            Command("logout", "rota.cli.logins:logout", "End the session of rota login"),
+            Command("project", "rota.cli.projects:app", "Tenants, and what they may ask for"),
+            Command("role", "rota.cli.principals:app", "Who may do what in a project, or in all"),
+            Command("principal", "rota.cli.principals:principal_app", "Users, groups and programs"),
+            Command("pool", "rota.cli.projects:pool_app", "Which projects may use which workers"),
             Command("token", "rota.cli.tokens:app", "Create, list and revoke API tokens"),
+            Command(
+                "whoami", "rota.cli.tokens:whoami", "Who you are to the server, and your roles"
+            ),
             Command("quota", "rota.cli.limits:quota_app", "What a project may have"),
             Command("share", "rota.cli.limits:share_app", "Who gets how much of busy workers"),
             Command("config", "rota.cli.setup:app", "Settings, and where each comes from"),

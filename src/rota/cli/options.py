@@ -35,6 +35,25 @@ Priority = Annotated[
 ]
 AtMost = Annotated[WholeNumber, Parameter(help="How many at most.", validator=Number(gte=1))]
 
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """Options of a command that lists what people made."""
+
+    mine: Annotated[bool, Parameter(help="Only what is yours.", negative="")] = False
+    created_by: Annotated[
+        str | None, Parameter(metavar="HANDLE", help="For admins: only what is this user's.")
+    ] = None
+
+    @property
+    def creator(self) -> str | None:
+        """Return whom a list is about, as the server is asked for it; None: everybody."""
+        if self.mine and self.created_by is not None:
+            raise CommandFailed("either --mine or --created-by", code=Exit.USAGE)
+        return "me" if self.mine else self.created_by
+
+
 _SHARED = Group("Shared options", sort_key=100)
 
 
@@ -124,11 +143,31 @@ class Destroying(Writing):
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], help="Do not ask.")] = False
 
 
+_Projects = Annotated[
+    tuple[str, ...],
+    Parameter(metavar="NAME", negative=(), help="Only this project; repeat it for more."),
+]
+
+
+@Parameter(name="*", group=_SHARED)
+@dataclass(frozen=True, slots=True)
+class Giving(Writing):
+    """Options of a command that gives something to projects: `--project` may be there often."""
+
+    # One word, whether it means one project or several.
+    project: _Projects = ()  # type: ignore[assignment]
+
+    def connect(self) -> Client:
+        return Client(self.url)
+
+
 # What commands get where none of these options is given.
+EVERYBODY = Whose()
 DISPLAY = Display()
 REMOTE = Remote()
 WRITING = Writing()
 DESTROYING = Destroying()
+GIVING = Giving()
 
 
 if TYPE_CHECKING:

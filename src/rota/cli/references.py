@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from cyclopts import Parameter
 
 from rota.api.carts import CartDetail
-from rota.cli.terminal import CommandFailed, Exit
+from rota.cli.terminal import CommandFailed, Exit, inert
 from rota.sdk.answers import Page, Run
 from rota.sdk.client import Client
 from rota.sdk.errors import NotFound, RotaApiError
@@ -57,6 +57,21 @@ def complete_limits(_: CompletionContext) -> list[tuple[str, str]]:
 def complete_resources(_: CompletionContext) -> list[tuple[str, str]]:
     """Complete names of resources with what they allow."""
     return [(it.name, it.words) for it in _ask(Client.list_resources(limit=_MOST))]
+
+
+def complete_projects(_: CompletionContext) -> list[tuple[str, str]]:
+    """Complete names of projects with their titles."""
+    return [(it.name, it.title) for it in _ask(Client.list_projects(limit=_MOST))]
+
+
+def complete_pools(_: CompletionContext) -> list[tuple[str, str]]:
+    """Complete names of pools with how many workers they have."""
+    return [(it.name, f"{it.workers} workers") for it in _ask(Client.list_pools())]
+
+
+def complete_principals(_: CompletionContext) -> list[tuple[str, str]]:
+    """Complete handles with the names of people."""
+    return [(it.handle, it.title) for it in _ask(Client.list_principals(limit=_MOST))]
 
 
 def _ask(call: Call[Page[T]]) -> Iterable[T]:
@@ -244,6 +259,11 @@ def _from_address(reference: str, noun: str) -> str:
     if noun in segments[:-1]:
         return unquote(segments[segments.index(noun) + 1])
     return reference
+
+
+def page_address(server: str, url: str) -> str:
+    """Return where people see a page: the server may know an address other than `server`."""
+    return inert(url if "://" in url else f"{server}{url}")
 
 
 _LARGEST_PAGE = 1_000

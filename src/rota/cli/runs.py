@@ -14,6 +14,7 @@ from rota.cli.failures import counted
 from rota.cli.logs import logs
 from rota.cli.options import (
     DESTROYING,
+    EVERYBODY,
     REMOTE,
     WRITING,
     AtMost,
@@ -22,6 +23,7 @@ from rota.cli.options import (
     Format,
     Priority,
     Remote,
+    Whose,
     Writing,
 )
 from rota.cli.printing import Column, ListView, print_list, print_one, write_pairs, write_table
@@ -257,22 +259,37 @@ def list_(
     job: Annotated[
         str | None, Parameter(help="Only runs of this job; * stands for any text.")
     ] = None,
+    whose: Whose = EVERYBODY,
     limit: AtMost = 20,
     remote: Remote = REMOTE,
 ) -> None:
-    """List runs, newest first."""
+    """List runs, newest first.
+
+    A run is of who asked for it; one that a schedule or another job made, of who made its job.
+    """
     with remote.connect() as client:
         zone = times.zone_name() if where and _HAS_TIMES.search(where) else None
         call = Client.list_runs(
-            where=where, active=active or None, state=state, job=job, timezone=zone
+            where=where,
+            active=active or None,
+            state=state,
+            job=job,
+            created_by=whose.creator,
+            timezone=zone,
         )
         listing = ask_list(client, call, limit=limit)
     print_list(remote, listing, RUNS)
 
 
-def ps(*, where: Where = None, limit: AtMost = 100, remote: Remote = REMOTE) -> None:
+def ps(
+    *,
+    where: Where = None,
+    whose: Whose = EVERYBODY,
+    limit: AtMost = 100,
+    remote: Remote = REMOTE,
+) -> None:
     """List the runs that are not over."""
-    list_(where=where, active=True, limit=limit, remote=remote)
+    list_(where=where, active=True, whose=whose, limit=limit, remote=remote)
 
 
 @app.command

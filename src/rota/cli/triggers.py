@@ -15,7 +15,7 @@ from rota.cli.failures import counted
 from rota.cli.job_views import range_words, span
 from rota.cli.options import Duration, Instant, Priority, Remote, Writing, take_time
 from rota.cli.printing import print_one
-from rota.cli.references import Answered, ask
+from rota.cli.references import Answered, ask, page_address
 from rota.cli.terminal import MANY, CommandFailed, Exit, Terminal, inert
 from rota.cli.watching import watch
 from rota.sdk.answers import Backfill, Run, SkippedDueTimes
@@ -97,7 +97,7 @@ def _write_triggered(terminal: Terminal, run: Run, server: str) -> None:
     waits_for = f": {inert(run.waiting)}" if run.state == "BLOCKED" and run.waiting else ""
     terminal.write(f"run {run.id} {run.state.lower()}{waits_for}")
     actions = [inert(reason.action) for reason in run.reasons if reason.action]
-    terminal.tell(" · ".join([*actions, f"rota run watch {run.id}", f"{server}{run.url}"]))
+    terminal.tell(" · ".join([*actions, f"rota run watch {run.id}", page_address(server, run.url)]))
 
 
 def _pair(text: str) -> tuple[str, str]:

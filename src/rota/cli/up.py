@@ -17,9 +17,9 @@ from rota.cli.files import read_text, require_app
 from rota.cli.options import DESTROYING, Destroying, Display, WholeNumber
 from rota.cli.references import ask
 from rota.cli.setup import load_settings
-from rota.cli.terminal import CommandFailed, Exit
+from rota.cli.terminal import CommandFailed, Exit, Terminal
 from rota.cli.watching import watch_cart
-from rota.runtime import server
+from rota.runtime import machine, server
 from rota.runtime.offline import check_file
 from rota.runtime.server import Running
 from rota.runtime.settings import Settings
@@ -80,19 +80,51 @@ def _greet(settings: Settings, running: Running) -> None:
     applied = f" · {jobs} jobs applied" if jobs else ""
     data = f"data in {settings.home} (SQLite) · 1 worker, {settings.slots} slots{applied}"
     terminal.show(f"rota {__version__} · {running.url} · {data}")
-    terminal.show(f"open {running.login_url} (loopback only, one-time link)")
+    terminal.show(shown_link(settings, running.login_url, terminal))
+    if running.new_key_ring is not None:
+        terminal.show(
+            f"made {running.new_key_ring}: it protects copies of the database, not this folder"
+        )
     for line in _next_steps(settings.home, has_jobs=jobs > 0):
         terminal.show(line)
 
 
+def login_link() -> Exit:
+    """Make a new one-time link that logs a browser in as admin, for 10 minutes; older ones end.
+
+    For the server that runs on this data folder. On a terminal the link is printed, elsewhere the
+    path of a file that has it.
+    """
+    settings = load_settings()
+    with errors_as_failures():
+        link = machine.create_login_link(settings)
+    terminal = Display().terminal()
+    terminal.show(link if terminal.width else str(machine.keep_login_link(settings, link)))
+    return Exit.DONE
+
+
+def shown_link(settings: Settings, link: str, terminal: Terminal) -> str:
+    """Say where the login link is: printed on a terminal only, as logs are kept and read."""
+    rota, _ = _rota_on(settings.home)
+    how = f"(once, within 10 minutes; another: {rota} login-link)"
+    if terminal.width:
+        return f"open {link} {how}"
+    return f"open the link in {machine.keep_login_link(settings, link)} {how}"
+
+
 def _next_steps(home: Path, *, has_jobs: bool) -> Iterator[str]:
-    """Yield what to type next, so that it works as it stands: this command may be in no PATH."""
-    rota = _as_called(Path(sys.argv[0]))
-    where = "in another shell in this folder"
-    if home.absolute() != Path(_FOUND_BY_ITSELF).absolute():
-        where, rota = "in another shell", f"ROTA_HOME={quote(str(home.absolute()))} {rota}"
+    rota, where = _rota_on(home)
     first = f"{rota} job list   or   " if has_jobs else ""
     yield f"Next, {where}: {first}{rota} demo"
+
+
+def _rota_on(home: Path) -> tuple[str, str]:
+    """Return how to call this command so that it works as it stands, and where: it may be in no
+    PATH."""
+    rota = _as_called(Path(sys.argv[0]))
+    if home.absolute() == Path(_FOUND_BY_ITSELF).absolute():
+        return rota, "in another shell in this folder"
+    return f"ROTA_HOME={quote(str(home.absolute()))} {rota}", "in another shell"
 
 
 def _as_called(program: Path) -> str:

@@ -12,7 +12,7 @@ from rota.cli import times
 from rota.cli.cart_views import actions, standing, verdict
 from rota.cli.options import Display, Format
 from rota.cli.printing import print_data
-from rota.cli.references import ask
+from rota.cli.references import ask, page_address
 from rota.cli.terminal import (
     CLEAR_REST,
     OF_FINAL_STATE,
@@ -147,7 +147,8 @@ class Transcript:
 
     def _take_end(self, run: RunDetail) -> None:
         if self._is_new("end"):
-            self._line(f"{self._verdict(run)} · {self._client.server.url}{run.url}")
+            address = page_address(self._client.server.url, run.url)
+            self._line(f"{self._verdict(run)} · {address}")
 
     def _verdict(self, run: RunDetail) -> str:
         state, length = self._terminal.state(run.state), took(run)

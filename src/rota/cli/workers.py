@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from rota.api.tokens import WorkerToken
+from rota.api.tokens import JoinToken, WorkerToken
 from rota.api.workers import Offer, Worker
 from rota.cli import times
 from rota.cli.options import (
@@ -85,10 +86,73 @@ def revoke(
     *,
     destroying: Destroying = DESTROYING,
 ) -> None:
-    """Make a token worthless; a worker connected with it is sent away at its next beat."""
+    """Make a token worthless: its worker gets nothing more at once, and is sent away."""
     revoke_asked(
         destroying, "worker token", token, lambda client: client.revoke_worker_token(token)
     )
+
+
+join_app = App(name="join-token", help="Create, list and revoke what workers join with.")
+
+JOIN_TOKENS: ListView[JoinToken] = ListView(
+    columns=(
+        Column("ID", lambda token: token.id, is_whole=True),
+        Column("POOL", lambda token: token.pool or "any"),
+        Column("STATE", lambda token: state_of(token) if token.uses_left else "used up"),
+        Column("USES LEFT", lambda token: str(token.uses_left)),
+        Column("EXPIRES", lambda token: times.moment(token.expires_at, times.now())),
+        Column("LAST USED", lambda token: times.moment(token.last_used_at, times.now())),
+        Column("CREATED BY", lambda token: token.created_by, only_wide=True),
+        Column(
+            "CREATED", lambda token: times.moment(token.created_at, times.now()), only_wide=True
+        ),
+    ),
+    name=lambda token: token.id,
+    empty="no join tokens; make one with: rota worker join-token create",
+)
+
+
+@join_app.command(name="create")
+def create_join(
+    *,
+    pool: Annotated[
+        str | None, Parameter(help="The only pool whose workers may join. Default: any.")
+    ] = None,
+    uses: Annotated[WholeNumber, Parameter(help="How many workers may join with it.")] = 1,
+    expires_in: Annotated[
+        Duration | None,
+        Parameter(name=("--expires-in", "--expires"), help="How long it is valid. Default: 1h."),
+    ] = None,
+    remote: Remote = REMOTE,
+) -> None:
+    """Make a token by which workers join; its secret is shown this once.
+
+    A worker that is started with it gets a credential of its own, and renews that by itself.
+    Without --url or ROTA_URL it writes to the store, as `rota worker token create` does.
+    """
+    from rota.cli.tokens import create_join_token
+
+    token = create_join_token(pool, uses, expires_in or timedelta(hours=1), remote)
+    show_once(remote, token, f"{uses} workers" if uses > 1 else "one worker")
+
+
+@join_app.command(name="list")
+def list_join(*, remote: Remote = REMOTE) -> None:
+    """List join tokens; their secrets are not kept."""
+    with remote.connect() as client:
+        listing = ask_all(client, Client.list_join_tokens())
+    print_list(remote, listing, JOIN_TOKENS)
+
+
+@join_app.command(name="revoke")
+def revoke_join(
+    token: Annotated[str, Parameter(help="Id of a join token.")],
+    /,
+    *,
+    destroying: Destroying = DESTROYING,
+) -> None:
+    """Make a join token worthless; workers that have joined with it stay."""
+    revoke_asked(destroying, "join token", token, lambda client: client.revoke_join_token(token))
 
 
 def _running(worker: Worker) -> str:
@@ -112,6 +176,21 @@ def _labels(worker: Worker) -> str:
     return ",".join(f"{key}={value}" for key, value in worker.labels.items())
 
 
+def _credential(worker: Worker) -> str:
+    """Format until when a worker may connect; empty: it needs nothing for that."""
+    if worker.credential is None:
+        return ""
+    until = worker.credential_expires_at
+    ends = "until it is revoked" if until is None else f"until {times.stamp(until, times.now())}"
+    return f"{worker.credential}, {ends}"
+
+
+def _credential_end(worker: Worker) -> str:
+    if worker.credential is None:
+        return "–"
+    return times.moment(worker.credential_expires_at, times.now())
+
+
 WORKERS: ListView[Worker] = ListView(
     columns=(
         Column("WORKER", lambda worker: worker.worker or worker.id),
@@ -130,6 +209,7 @@ WORKERS: ListView[Worker] = ListView(
         Column("SERVER", lambda worker: worker.server, only_wide=True),
         Column("GUARD", lambda worker: worker.guard_mode, only_wide=True),
         Column("FUNCTIONS", lambda worker: ",".join(worker.functions), only_wide=True),
+        Column("CREDENTIAL ENDS", _credential_end, only_wide=True),
     ),
     name=lambda worker: worker.worker or worker.id,
     empty="no workers; start one with: rota worker",
@@ -158,6 +238,7 @@ def write_worker(terminal: Terminal, worker: Worker) -> None:
             ("functions", ", ".join(worker.functions)),
             ("since", times.moment(worker.registered_at, times.now())),
             ("lease", worker.lease),
+            ("credential", _credential(worker)),
             ("server", worker.server),
             ("guard", worker.guard_mode),
         ],
@@ -187,6 +268,7 @@ def wait_until_empty(client: Client, worker: str) -> None:
 
 app = App(name="worker", help="Start a worker; list and drain them.")
 app.command(token_app)
+app.command(join_app)
 
 Name = Annotated[str, Parameter(help="Name of a worker.")]
 
@@ -218,11 +300,20 @@ def start(
         str | None, Parameter(metavar="MODULE:APP", help="App whose Python functions it serves.")
     ] = None,
     log_level: Annotated[str | None, Parameter(help="debug, info, warning or error.")] = None,
+    join_token: Annotated[
+        str | None,
+        Parameter(help="What it joins with at its first start; better in ROTA_JOIN_TOKEN."),
+    ] = None,
+    replace: Annotated[
+        bool, Parameter(negative=(), help="Join anew, in place of the worker of this name.")
+    ] = False,
 ) -> None:
     """Start a worker; Ctrl-C lets its runs finish, then ends.
 
-    For servers elsewhere it needs a token of its own, from `rota worker token create`, in
-    ROTA_WORKER_TOKEN or in the file that ROTA_WORKER_TOKEN_FILE names.
+    For servers elsewhere it joins with a token of `rota worker join-token create`, in
+    ROTA_JOIN_TOKEN or in the file that ROTA_JOIN_TOKEN_FILE names: it gets a credential of its own,
+    keeps it in its data folder and renews it. Or it is given a token of `rota worker token create`,
+    in ROTA_WORKER_TOKEN or ROTA_WORKER_TOKEN_FILE.
     """
     # Listing workers must not wait for all that running one needs.
     from rota.cli.failures import errors_as_failures
@@ -238,9 +329,13 @@ def start(
         resources=resources,
         app=app,
         log_level=log_level,
+        join_token=join_token,
     )
+    if replace and not settings.join_token:
+        hint = "set ROTA_JOIN_TOKEN to what `rota worker join-token create` shows"
+        raise CommandFailed("--replace needs a join token", code=Exit.USAGE, hint=hint)
     with errors_as_failures():
-        worker.main(settings)
+        worker.main(settings, replaces=replace)
 
 
 @app.command(name="list")
@@ -305,6 +400,28 @@ def drain(
         if wait:
             wait_until_empty(client, worker)
             terminal.tell(f"worker {inert(worker)} holds nothing")
+
+
+@app.command(name="revoke")
+def revoke_worker(worker: Name, /, *, destroying: Destroying = DESTROYING) -> None:
+    """Revoke all credentials of a worker: it gets nothing more, and ends with all it runs.
+
+    Its runs are given to others once its lease has ended.
+    """
+    what = f"the credentials of worker {inert(worker)}"
+    terminal = destroying.terminal()
+    if destroying.dry_run:
+        with destroying.connect() as client:
+            held = [each for each in client.list_worker_tokens().items if each.name == worker]
+        if not any(each.revoked_at is None for each in held):
+            message = f"no worker named {inert(worker)} has a valid credential"
+            hint = "rota worker token list shows whose there are"
+            raise CommandFailed(message, code=Exit.NOT_FOUND, hint=hint)
+        destroying.rehearse(f"would revoke {what}")
+    terminal.confirm(f"revoke {what}?", yes=destroying.yes, otherwise="add --yes to do it")
+    with destroying.connect() as client:
+        client.revoke_worker(worker)
+    terminal.tell(f"revoked {what}")
 
 
 @app.command

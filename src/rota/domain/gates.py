@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from rota.domain.ids import BackfillId, CartId, JobId, RunId
 from rota.domain.job import RunRules
+from rota.domain.policy import Bounds, excesses
 from rota.domain.run import Reason, Run, Trigger
 from rota.domain.spec import DEFAULT_PROJECT, Overlap
 from rota.domain.states import Cause, RunState
@@ -27,6 +28,7 @@ class Gate(StrEnum):
     TIME = "time"
     CALENDAR = "calendar"
     PAUSE = "pause"
+    POLICY = "policy"
     HOLD = "hold"
     AFTER = "after"
     CART = "cart"
@@ -74,6 +76,7 @@ class ClosableJob(NamedTuple):
     rules: RunRules  # of its current version
     is_paused: bool = False
     paused_until: datetime | None = None  # None: until somebody resumes it
+    bounds: Bounds | None = None  # what its project may ask for; None: anything
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +119,25 @@ def _paused(job: ClosableJob, _: datetime) -> Reason:
     )
 
 
+def _beyond_policy(job: ClosableJob, _: datetime) -> Reason | None:
+    found = excesses(job.bounds, job.rules) if job.bounds else []
+    if not found:
+        return None
+    project = job.rules.project
+    return closing_reason(
+        Gate.POLICY,
+        job,
+        f"the policy of project {project} does not let it start: {found[0].message}",
+        opens_at=None,
+        action=f"rota project show {project}",
+    )
+
+
 # In this order a run comes to them. Admission, release, sweep and forecast go by this table.
-CLOSINGS: tuple[Closing, ...] = (Closing(Gate.PAUSE, attrgetter("is_paused"), _paused),)
+CLOSINGS: tuple[Closing, ...] = (
+    Closing(Gate.PAUSE, attrgetter("is_paused"), _paused),
+    Closing(Gate.POLICY, attrgetter("bounds"), _beyond_policy),
+)
 _MOST_OPENINGS = 1_000  # that are looked at in search of one when all gates are open
 
 

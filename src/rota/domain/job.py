@@ -53,6 +53,7 @@ class RunRules:
     after: tuple[str, ...] = ()  # names of jobs of the project
     after_within: timedelta | None = None
     is_scheduled: bool = False  # it has due times: those wait for the jobs in `after`
+    log_limit: int | None = None  # bytes; None: an earlier release wrote these rules
 
     def drops_late(self, trigger: Trigger) -> bool:
         """Return whether a run that is too late is dropped: never one that a person asked for."""
@@ -88,6 +89,7 @@ def rules_of(spec: JobSpec, shared: Collection[str] = ()) -> RunRules:
         after=spec.after.jobs,
         after_within=spec.after.within,
         is_scheduled=schedule is not None,
+        log_limit=spec.log_limit,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -22,7 +22,9 @@ from rota.ports.work import (
     OUTDATED_SERVER,
     Beat,
     BeatAnswer,
+    Credential,
     Hello,
+    JoinWish,
     Order,
     OutputChunk,
     Progress,
@@ -65,7 +67,7 @@ class GrpcAccess:
     """Addresses of a cluster's servers, and the worker's credentials."""
 
     servers: tuple[str, ...]  # host:port; any of them will do
-    token: str = field(repr=False)
+    token: str | Callable[[], str] = field(repr=False)  # what it is now, if it changes
     tls: ClientTls | None = None  # None: in the clear, for loopback only
 
 
@@ -85,20 +87,47 @@ class GrpcConnector:
         """
         if self._has_connected:
             self._turn()
+        link = await self._first(lambda server: GrpcLink.open(server, self._access))
+        self._has_connected = True
+        return link
+
+    async def join(self, wish: JoinWish) -> Credential:
+        """Trade a join token, which is the token here, at the first server that answers.
+
+        Raise `Unavailable` if none does, `Denied` if it is refused.
+        """
+        return await self._first(lambda server: _join(server, self._access, wish))
+
+    async def _first(self, ask: Callable[[str], Awaitable[T]]) -> T:
         problems = []
         for _ in self._servers:
             try:
-                link = await GrpcLink.open(self._servers[0], self._access)
+                return await ask(self._servers[0])
             except Unavailable as error:
                 problems.append(str(error))
                 self._turn()
-            else:
-                self._has_connected = True
-                return link
         raise Unavailable("; ".join(sorted(problems)))  # the same message in any order of servers
 
     def _turn(self) -> None:
         self._servers.append(self._servers.pop(0))
+
+
+def _credentials(access: GrpcAccess) -> tuple[tuple[str, str], ...]:
+    token = access.token if isinstance(access.token, str) else access.token()
+    return (("authorization", f"Bearer {token}"),)
+
+
+async def _join(server: str, access: GrpcAccess, wish: JoinWish) -> Credential:
+    channel = _channel(server, access.tls)
+    try:
+        answer = await WorkersStub(channel).Join(
+            messages.join_message(wish), metadata=_credentials(access), timeout=_ANSWER_SECONDS
+        )
+    except grpc.aio.AioRpcError as error:
+        raise _translated(server, error, _advice(error, access.tls)) from error
+    finally:
+        await channel.close()
+    return messages.credential_from(answer)
 
 
 class GrpcLink:
@@ -119,8 +148,7 @@ class GrpcLink:
     async def open(cls, server: str, access: GrpcAccess) -> GrpcLink:
         """Open a link; raise `Unavailable` if nobody listens, `Denied` if the token is refused."""
         channel = _channel(server, access.tls)
-        metadata = (("authorization", f"Bearer {access.token}"),)
-        stream: Stream = WorkersStub(channel).Work(metadata=metadata)
+        stream: Stream = WorkersStub(channel).Work(metadata=_credentials(access))
         try:
             await _until_admitted(server, stream, access.tls)
         except BaseException:
@@ -159,6 +187,10 @@ class GrpcLink:
 
     async def leave(self) -> None:
         await self._ask("done", leave=pb.Leave())
+
+    async def renew_credential(self) -> Credential:
+        answer = await self._ask("credential", credential=pb.CredentialRequest())
+        return messages.credential_from(answer.credential)
 
     async def receive(self) -> Order:
         order = await self._orders.get()

@@ -31,10 +31,12 @@ from rota.ports.work import (
     BeatAnswer,
     Cancel,
     ChunkMeta,
+    Credential,
     Dispatch,
     EndBatch,
     Fence,
     Hello,
+    JoinWish,
     Move,
     Offer,
     Order,
@@ -163,6 +165,24 @@ def _offer_from(message: pb.Offer) -> Offer:
         checks.name(message.name, "name of an offer"),
         storable(message.reason),
     )
+
+
+def join_message(wish: JoinWish) -> pb.JoinRequest:
+    return pb.JoinRequest(worker=wish.worker, pool=wish.pool, replace=wish.replaces)
+
+
+def join_wish_from(message: pb.JoinRequest) -> JoinWish:
+    return JoinWish(
+        checks.name(message.worker, "worker"), checks.name(message.pool, "pool"), message.replace
+    )
+
+
+def credential_message(credential: Credential) -> pb.Credential:
+    return pb.Credential(token=credential.token, expires_at=credential.expires_at)
+
+
+def credential_from(message: pb.Credential) -> Credential:
+    return Credential(message.token, message.expires_at)
 
 
 def _witness_message(witness: Witness | None) -> pb.Witness | None:

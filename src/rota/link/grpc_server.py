@@ -6,7 +6,7 @@ A worker can affect only its own stream and its own session.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
@@ -20,12 +20,18 @@ from rota.domain.errors import Conflict, Denied, NotFound, RotaError, Unavailabl
 from rota.link import grpc_checks as checks
 from rota.link import grpc_messages as messages
 from rota.ports.rpc import bearer_in, rpc_status_of
-from rota.ports.work import OUTDATED_WORKER, Hello, WorkerDesk, WorkerIdentity
+from rota.ports.work import (
+    OUTDATED_WORKER,
+    Credential,
+    CredentialDesk,
+    WorkerDesk,
+    WorkerIdentity,
+)
 
 log = structlog.get_logger()
 
-Authenticate = Callable[[str], Awaitable[WorkerIdentity]]
 Context = grpc.aio.ServicerContext[pb.FromWorker, pb.FromServer]
+JoinContext = grpc.aio.ServicerContext[pb.JoinRequest, pb.Credential]
 
 _HELLO_SECONDS = 10.0
 _MAX_WAITING = 64  # requests of one stream that are being answered at once
@@ -34,9 +40,9 @@ _MAX_WAITING = 64  # requests of one stream that are being answered at once
 class WorkersService(WorkersServicer):
     """Service for all workers that are connected to this server by gRPC."""
 
-    def __init__(self, desk: WorkerDesk, authenticate: Authenticate) -> None:
+    def __init__(self, desk: WorkerDesk, credentials: CredentialDesk) -> None:
         self._desk = desk
-        self._authenticate = authenticate
+        self._credentials = credentials
         self._conversations: set[_Conversation] = set()
         self._outdated: set[str] = set()  # names of workers of an older release that came
         self._is_closing = False
@@ -60,7 +66,7 @@ class WorkersService(WorkersServicer):
         """
         with suppress(RotaError):
             secret = bearer_in(context.invocation_metadata())
-            worker = (await _Credential(secret, self._authenticate).check()).name
+            worker = (await _Credential(secret, self._credentials).check()).name
             if worker not in self._outdated:  # it comes again every two seconds
                 self._outdated.add(worker)
                 log.warning("worker.outdated", worker=worker, hint="install this release there")
@@ -77,7 +83,7 @@ class WorkersService(WorkersServicer):
             conversation.stop_listening()
 
     async def Work(self, request_iterator: AsyncIterator[pb.FromWorker], context: Context) -> None:
-        credential = _Credential(bearer_in(context.invocation_metadata()), self._authenticate)
+        credential = _Credential(bearer_in(context.invocation_metadata()), self._credentials)
         conversation = _Conversation(self._desk, credential, request_iterator, context)
         ending: Ending | None = None
         self._conversations.add(conversation)
@@ -93,6 +99,16 @@ class WorkersService(WorkersServicer):
         if ending is not None:
             status, code, message = ending
             await context.abort(status, message, (("rota-code", code),))
+
+    async def Join(self, request: pb.JoinRequest, context: JoinContext) -> pb.Credential:
+        secret = bearer_in(context.invocation_metadata())
+        try:
+            wish = messages.join_wish_from(request)
+            credential = await self._credentials.join(secret, wish)
+        except Exception as error:  # noqa: BLE001 (the edge of a call: others go on)
+            status, code, message = _ending(error)
+            await context.abort(status, message, (("rota-code", code),))
+        return messages.credential_message(credential)
 
 
 Ending = tuple[grpc.StatusCode, str, str]
@@ -110,12 +126,23 @@ def _ending(error: BaseException) -> Ending:
     return status, error.code, f"{error} — {error.hint}" if error.hint else str(error)
 
 
+def _not_taken(kind: str | None) -> RotaError:
+    """Return the error for a request that is not answered."""
+    match kind:
+        case "hello":
+            return checks.bad("there is one hello in a stream")
+        case None:
+            return checks.bad("a request of a kind that this server does not know")
+        case optional:
+            return Conflict(f"this server does not answer {optional}", code="not_offered")
+
+
 class _Credential:
     """Credential that a worker sent when it opened its stream."""
 
-    def __init__(self, secret: str, authenticate: Authenticate) -> None:
+    def __init__(self, secret: str, desk: CredentialDesk) -> None:
         self._secret = secret
-        self._authenticate = authenticate
+        self._desk = desk
 
     async def check(self) -> WorkerIdentity:
         """Return the worker's identity; raise `Denied` unless the credential is valid now."""
@@ -125,23 +152,11 @@ class _Credential:
                 code="unauthenticated",
                 hint="send `authorization: Bearer TOKEN`, made by rota worker token create",
             )
-        return await self._authenticate(self._secret)
+        return await self._desk.authenticate(self._secret)
 
-    async def admit(self, hello: Hello) -> None:
-        """Raise `Denied` unless this is the credential of that very worker."""
-        identity = await self.check()
-        if hello.worker != identity.name:
-            raise Denied(
-                f"this token is for the worker {identity.name}, not for {hello.worker}",
-                code="foreign_worker",
-                hint=f"start the worker with --name {identity.name}, or give it its own token",
-            )
-        if identity.pool is not None and hello.pool != identity.pool:
-            raise Denied(
-                f"this token is for the pool {identity.pool}, not for {hello.pool}",
-                code="foreign_pool",
-                hint=f"start the worker with --pool {identity.pool}, or give it another token",
-            )
+    async def renew(self) -> Credential:
+        """Return the credential that is to take the place of this one."""
+        return await self._desk.renew(await self.check())
 
 
 class _Conversation:
@@ -206,8 +221,7 @@ class _Conversation:
         if message.WhichOneof("request") != "hello":
             raise Conflict("the first message has to be a hello", code="out_of_order")
         hello = messages.hello_from(message.hello)
-        await self._credential.admit(hello)
-        welcome = await self._desk.register(hello)
+        welcome = await self._desk.register(hello, await self._credential.check())
         self._session, self._stream = welcome.session, welcome.stream
         self._lease_seconds = welcome.lease_seconds
         await self._send(message.number, welcome=messages.welcome_message(welcome))
@@ -251,12 +265,11 @@ class _Conversation:
                     return await self._progress(message.progress)
                 case "leave":
                     return await self._leave()
-                case "hello":
-                    raise checks.bad("there is one hello in a stream")
-                case None:
-                    raise checks.bad("a request of a kind that this server does not know")
-                case optional:
-                    raise Conflict(f"this server does not answer {optional}", code="not_offered")
+                case "credential":
+                    credential = await self._credential.renew()
+                    return {"credential": messages.credential_message(credential)}
+                case other:
+                    raise _not_taken(other)
         except (NotFound, Conflict, Unavailable) as error:
             return {"refusal": messages.refusal_message(error)}
 

@@ -31,6 +31,7 @@ from rota.ports.work import (
     UNREADABLE,
     Beat,
     BeatAnswer,
+    Credential,
     Dispatch,
     Hello,
     Order,
@@ -213,6 +214,9 @@ class LocalLink:
 
     async def leave(self) -> None:
         await self._ask("leave", None)
+
+    async def renew_credential(self) -> Credential:
+        raise Refused("a worker of the server's own machine has no credential", code="not_offered")
 
     async def receive(self) -> Order:
         order = await self._orders.get()

@@ -16,6 +16,7 @@ from rota.operations.definitions import find_job
 from rota.operations.engine import Engine
 from rota.operations.planned_carts import words_of
 from rota.operations.specs import cart_timetable
+from rota.operations.tenants import open_sessions
 from rota.ports.carts import Cart, DueTemplate, Template, TemplateChanges
 
 WORKER = "worker"  # the input that takes the name of a live worker
@@ -104,7 +105,7 @@ async def _items_of_workers(
 ) -> tuple[CartItem, ...]:
     """Make one item for each live worker, keyed by its name; an input `worker` gets the name."""
     wanted = labels.items()
-    sessions = await engine.store.sessions(alive_only=True)
+    sessions = await open_sessions(engine, [project])
     workers = sorted({each.worker for each in sessions if wanted <= each.labels.items()})
     if not workers:
         told = " with " + ", ".join(f"{k}={v}" for k, v in sorted(wanted)) if labels else ""

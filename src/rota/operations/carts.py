@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from rota.domain.access import ProjectSet, Role
 from rota.domain.calendars import end_of_blackout
 from rota.domain.carts import commands
 from rota.domain.carts.commands import in_words
@@ -41,6 +42,7 @@ from rota.domain.states import RunState
 from rota.operations.calendars import blackouts_of
 from rota.operations.definitions import find_job, require_runnable
 from rota.operations.engine import Engine
+from rota.operations.projects import refuse_priority
 from rota.ports.carts import (
     ApproveCart,
     CancelCart,
@@ -57,7 +59,7 @@ from rota.ports.carts import (
     ResumeCart,
     Steering,
 )
-from rota.ports.records import Idempotency, JobQuery, Role
+from rota.ports.records import Idempotency, JobQuery
 
 _CHECK = "between.check"
 
@@ -265,6 +267,7 @@ async def _require_coming(engine: Engine, starts_at: datetime | None) -> None:
 
 async def _require_known(engine: Engine, request: CartRequest) -> None:
     template = request.template
+    await refuse_priority(engine, request.project, template.priority)
     named = references_of(template.rules, template.rollback)
     await require_known(engine, request.project, list(named))
 
@@ -331,16 +334,19 @@ def _idempotency(key: str, cart: NewCart, items: str) -> Idempotency | None:
     return Idempotency(f"{cart.project}/{cart.created_by}/{key}", digest)
 
 
-async def find_cart(engine: Engine, cart: str, *, project: str = "default") -> Cart:
-    """Find a cart by its id, a prefix of the id, or its name (the newest of that name)."""
+async def find_cart(engine: Engine, cart: str, *, project: ProjectSet = "default") -> Cart:
+    """Find a cart by its id, a prefix of the id, or its name (the newest of that name).
+
+    In several projects at once, a part of the id is not enough.
+    """
     store = engine.store
     found = await store.carts(CartQuery(project=project, ids=[cart]))
-    if not found and cart.startswith("c_"):
+    if not found and cart.startswith("c_") and isinstance(project, str):
         found = await store.carts(CartQuery(project, id_prefix=cart, limit=_AMBIGUOUS_SHOWN))
     if not found:
         found = await store.carts(CartQuery(project, name=cart, limit=1))
     if not found:
-        hint = await _instead_of(engine, cart, project)
+        hint = await _instead_of(engine, cart, project) if isinstance(project, str) else ""
         raise NotFound(f"no cart {cart!r}", code="cart_not_found", hint=hint)
     if len(found) > 1:
         shown = ", ".join(each.id for each in found)

@@ -26,13 +26,13 @@ from rota.operations.planned_carts import PlannedCart, plan_carts
 from rota.operations.planned_jobs import (
     PlannedChange,
     plan_jobs,
-    plan_projects,
     plan_shares,
     removal,
     removed_job,
     with_notes,
 )
 from rota.operations.planned_limits import Circumstances, plan_limits, refuse_over_quota
+from rota.operations.projects import plan_projects
 from rota.ports.carts import TemplateChanges
 from rota.ports.records import JobQuery, NewCalendar, NewJob, RemovedJob
 
@@ -76,7 +76,7 @@ class _Terms:
     """Options under which somebody applies a file."""
 
     prune: bool  # remove what it dropped
-    is_admin: bool  # its jobs may name new projects and shares
+    is_admin: bool  # its jobs may name new shares
     if_match: str = ""  # the plan that it has to be; "": whatever it is
 
 
@@ -118,7 +118,7 @@ async def apply(
     With `prune`, remove the jobs and templates that it dropped; what others may share stays:
     calendars, limits and resources.
     A template is never started by this, whatever its schedule says of the past.
-    Jobs of an admin may name new projects and shares.
+    Jobs of an admin may name new shares. `NotFound` if a project is not there.
     """
     prepared = await _saved(engine, file, actor, _Terms(prune, is_admin, if_match))
     ids = {job.name: job.id for job in prepared.new}
@@ -165,6 +165,8 @@ async def _save(engine: Engine, prepared: _Prepared, actor: str) -> None:
 
 async def _prepare(engine: Engine, file: JobFile, terms: _Terms) -> _Prepared:
     now = await engine.store.now()
+    projects = await plan_projects(engine, file)
+    file = projects.file
     existing = await _existing(engine, file)
     dropped = await _dropped(engine, file) if terms.prune else []
     names = {job.name for job in dropped}
@@ -172,12 +174,12 @@ async def _prepare(engine: Engine, file: JobFile, terms: _Terms) -> _Prepared:
     limits = await plan_limits(engine, file, removed=names)
     around = Circumstances(now, calendars, limits, names, terms.prune)
     jobs = await plan_jobs(engine, file, existing, around)
-    projects = await plan_projects(engine, file, is_admin=terms.is_admin)
+    projects.refuse_excess(limits.shared)
     shares = await plan_shares(engine, file, jobs, is_admin=terms.is_admin)
-    jobs = with_notes(file, jobs, (*projects, *shares))
+    jobs = with_notes(file, jobs, shares)
     await refuse_over_quota(engine, file, existing, limits, removed=names)
     carts = await plan_carts(engine, file, around)
-    versions = [*calendars.versions, *limits.versions, *carts.versions]
+    versions = [*projects.versions, *calendars.versions, *limits.versions, *carts.versions]
     told = (*file.warnings, *limits.warnings, *(it for job in jobs for it in job.warnings))
     return _Prepared(
         Plan(
@@ -194,7 +196,7 @@ async def _prepare(engine: Engine, file: JobFile, terms: _Terms) -> _Prepared:
         calendars.new,
         limits.new,
         carts.changes,
-        (*projects, *shares),
+        shares,
     )
 
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from rota.domain.forecast.forecast import Forecast, Saturation, resource_of
+from rota.domain.key_ring import KeyRing
 from rota.domain.resources import Vector
 from rota.operations.specs import SpecCache
 from rota.ports.blobs import Blobs
 from rota.ports.idle_workers import IdleWorkers, NobodyIdle
+from rota.ports.provider import Provider
 from rota.ports.queue import Queue
 from rota.ports.store import Store
 
@@ -121,6 +123,15 @@ class Pools:
 
 
 @dataclass(frozen=True, slots=True)
+class Logins:
+    """How people log in."""
+
+    provider: Provider | None = None  # None: with a token or a link only
+    lifetime: timedelta = timedelta(hours=12)  # of a browser's session, whatever happens
+    idle: timedelta = timedelta(hours=2)  # after which it ends if nobody uses it
+
+
+@dataclass(frozen=True, slots=True)
 class ForecastCaches:
     """Caches of what this process knows of the time ahead."""
 
@@ -139,3 +150,5 @@ class Engine:
     specs: SpecCache = field(default_factory=SpecCache)  # of jobs, read from this store
     pools: Pools = field(default_factory=Pools)
     ahead: ForecastCaches = field(default_factory=ForecastCaches)
+    logins: Logins = field(default_factory=Logins)
+    key_ring: KeyRing | None = None  # None: nothing can be sealed

@@ -140,7 +140,7 @@ class JobsAhead:
     def of_run(self, run: OpenRun) -> JobAhead:
         """Return the `JobAhead` of a run that exists: its demands were settled when it was made."""
         group, limit = self._gate(run)
-        place = run.pool, run.priority, run.share, run.shape, run.cart, group, limit
+        place = run.pool, run.priority, run.share, run.shape, run.cart, run.created_by, group, limit
         key = run.job_id, *place, *run.keys.items()
         if key not in self._alike:
             self._alike[key] = JobAhead(
@@ -157,6 +157,7 @@ class JobsAhead:
                 group=group,
                 limit=limit,
                 cart=run.cart,
+                created_by=run.created_by,
                 is_plain=not run.keys and self._is_plain(run.pool, run.shape),
                 opening=self._opening(run.closable),
             )
@@ -221,6 +222,7 @@ class JobsAhead:
             group=job,
             limit=limit or rules.max_concurrency,
             cart=cart,
+            created_by=user,
             is_plain=not demands and self._is_plain(rules.pool, shape),
             # Without its pause: whoever pauses a job holds its schedule, too.
             opening=self._opening(ClosableJob(job, rules)),

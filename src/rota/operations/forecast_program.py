@@ -29,7 +29,7 @@ from rota.domain.forecast.expansion import (
     split_released,
 )
 from rota.domain.forecast.placing import Program
-from rota.domain.gates import AFTER, Gate, after_key, opens_at
+from rota.domain.gates import AFTER, ClosableJob, Gate, after_key, opens_at
 from rota.domain.ids import JobId, instant, micros
 from rota.domain.jobfile.build import build_schedule
 from rota.domain.keys import KeyKind, kind_of
@@ -214,7 +214,7 @@ def _first_of(found: Scheduled) -> Scheduled:
 
 def _coming(job: ComingJob, inputs: Inputs) -> Coming | None:
     """Return when a job comes by itself; None: it does not, or this release cannot read it."""
-    if "schedule" not in job.document:
+    if "schedule" not in job.document or _is_closed(job, inputs.now):
         return None
     try:
         # What is stored was checked when it was saved: to do so again takes most of the time.
@@ -226,6 +226,11 @@ def _coming(job: ComingJob, inputs: Inputs) -> Coming | None:
         return None
     cursor = _cursor(job, table, inputs.now)
     return Coming(table, cursor, blackouts) if cursor else None
+
+
+def _is_closed(job: ComingJob, now: datetime) -> bool:
+    """Return whether a person has to act before anything of the job starts."""
+    return opens_at(ClosableJob(job.id, job.rules, bounds=job.bounds), now) is None
 
 
 def _cursor(job: ComingJob, table: Timetable, now: datetime) -> datetime | None:

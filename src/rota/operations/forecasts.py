@@ -49,6 +49,7 @@ from rota.operations.definitions import find_job
 from rota.operations.engine import Engine
 from rota.operations.forecast_inputs import Inputs, read_inputs
 from rota.operations.forecast_program import assemble
+from rota.operations.tenants import EVERYTHING, Sight
 from rota.ports.forecasts import PredictedStart
 
 _MOST_JOBS = 1_000
@@ -75,14 +76,16 @@ async def make_forecast(engine: Engine, ahead: timedelta) -> Forecast:
 
 
 async def upcoming_jobs(
-    engine: Engine, project: str, within: timedelta
+    engine: Engine, project: str, within: timedelta, created_by: str | None = None
 ) -> tuple[Forecast, list[UpcomingJob]]:
     """Return the jobs of a project that are due within a time, by the first of their due times.
 
-    At most 1,000 jobs with 100 due times each.
+    At most 1,000 jobs with 100 due times each; of one user, those that this one made.
     """
     forecast = await latest_forecast(engine, within)
     due = [run for run in forecast.runs if _is_due(run, project, within.total_seconds())]
+    if created_by is not None:
+        due = [run for run in due if run.job.created_by == created_by]
     by_job: dict[JobId, list[RunAhead]] = defaultdict(list)
     for run in sorted(due, key=attrgetter("due_at")):
         by_job[run.job.id].append(run)
@@ -152,6 +155,13 @@ class Question:
     measure: str = SLOTS
     buckets: int = 288
     job: str | None = None  # only this one, run by run
+    created_by: str | None = None  # only what is this user's
+    sight: Sight = EVERYTHING
+
+    def is_about(self, run: RunAhead) -> bool:
+        """Return whether it asks for such runs of its project."""
+        is_theirs = self.created_by in (None, run.job.created_by)
+        return is_theirs and self.job in (None, run.job.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +235,8 @@ def _outlook(
     accuracy: Accuracy | None,
 ) -> Outlook:
     first, last = ((at - forecast.made_at).total_seconds() for at in window)
-    coming = [*coming_runs(forecast, question.project, first, last)]
-    named = [run for run in coming if run.job.name == question.job] if question.job else coming
+    coming = coming_runs(forecast, question.project, first, last)
+    named = [run for run in coming if question.is_about(run)]
     return Outlook(
         forecast=forecast,
         begin=window[0],
@@ -242,9 +252,7 @@ def _outlook(
 
 
 def _slow(forecast: Forecast, question: Question) -> Iterator[RunAhead]:
-    for run in slow_runs(forecast, question.project):
-        if question.job in (None, run.job.name):
-            yield run
+    yield from filter(question.is_about, slow_runs(forecast, question.project))
 
 
 def _load(forecast: Forecast, question: Question, window: tuple[datetime, datetime]) -> Load:
@@ -261,7 +269,7 @@ def _load(forecast: Forecast, question: Question, window: tuple[datetime, dateti
     low, high = band_of(forecast.runs, measure, grid)
     return Load(
         measure=measure,
-        measures=measure_names(forecast.setting, question.project),
+        measures=measure_names(forecast.setting, question.project, question.sight.closed),
         buckets=merged(minutes, size) if has_minutes else _buckets(forecast, measure, grid),
         low=low,
         high=high,
@@ -285,9 +293,10 @@ def _grid(forecast: Forecast, begin: datetime, end: datetime, count: int) -> Gri
 
 
 def _measure(forecast: Forecast, question: Question) -> Measure:
-    found = measure_of(question.measure, forecast.setting, question.project)
+    about = forecast.setting, question.project, question.sight.closed
+    found = measure_of(question.measure, *about)
     if found is None:
-        known = measure_names(forecast.setting, question.project)
+        known = measure_names(*about)
         text = f"no resource or limit is called {quoted(question.measure)}"
         problem = Problem(text, "measure", hint=f"one of {', '.join(known)}")
         raise Invalid("there is no such measure", [problem])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import timedelta
@@ -486,16 +486,22 @@ async def follow_run(
         listener.close()
 
 
-async def follow_events(engine: Engine, after: int | None) -> AsyncGenerator[list[Event], None]:
+async def follow_events(
+    engine: Engine,
+    after: int | None,
+    projects: Collection[str] | None,
+    ids: Sequence[str] = (),
+) -> AsyncGenerator[list[Event], None]:
     """Yield events past a position in order, without end; without a position, those to come.
 
-    An empty list comes every few seconds of silence, as a sign of life.
+    Of these projects, None: all; with `ids`, those that name one of them. An empty list comes every
+    few seconds of silence, as a sign of life.
     """
     listener = engine.queue.listen(EVENTS)
     try:
-        position = (await engine.store.counts()).last_event if after is None else after
+        position = await engine.store.last_event() if after is None else after
         while True:
-            events = await engine.store.events(position, _EVENT_BATCH)
+            events = await engine.store.events(position, _EVENT_BATCH, ids=ids, projects=projects)
             yield events
             if events:
                 position = events[-1].seq

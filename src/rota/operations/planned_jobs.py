@@ -1,15 +1,15 @@
 """Plan of a job file for its jobs: what is saved of each, where its schedule goes on, and who may.
 
 Read top down: the position of a schedule after an edit, the change of one job beside the version
-that it replaces, then the projects and shares that jobs name. Nothing is written here: the result
+that it replaces, then the shares that jobs name. Nothing is written here: the result
 is a `NewJob` for the store, and a `PlannedChange` that people see before and after they apply.
 
 No due time may get lost by an edit. Overdue ones are answered by the rules of the version before;
 those that the old schedule leaves open are recorded as skipped or missed. As long as what decides
 the due times stays equal, the schedule does not move.
 
-Projects and shares each have a part of busy workers, and projects quotas of their own, so only an
-admin may create one: nobody gets more by making up names.
+Each share has a part of busy workers, so only an admin may create one: nobody gets more by making
+up names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from rota.domain.errors import Invalid, Problem, did_you_mean, quoted
+from rota.domain.errors import Invalid, Problem, quoted
 from rota.domain.ids import JobId, new_job_id
 from rota.domain.job import Job, rules_of
 from rota.domain.jobfile import JobEntry, JobFile, read_job
@@ -29,7 +29,7 @@ from rota.domain.jobfile.text import Report
 from rota.domain.jobfile.uses import Written
 from rota.domain.schedule import DueRange, Timetable, pass_over
 from rota.domain.schedule.zones import load_zone
-from rota.domain.spec import DEFAULT_PROJECT, JobSpec
+from rota.domain.spec import JobSpec
 from rota.domain.states import Cause, RunState
 from rota.operations.calendars import PlannedCalendars
 from rota.operations.engine import Engine
@@ -37,7 +37,7 @@ from rota.operations.firing import after_firing, overdue_firing
 from rota.operations.planned_limits import Circumstances, PlannedLimits
 from rota.operations.previews import Prospect, prospect, schedule_notes
 from rota.operations.specs import timetable, timetable_of, words_of
-from rota.ports.records import Answered, Firing, JobQuery, NewJob, RemovedJob
+from rota.ports.records import Answered, Firing, NewJob, RemovedJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,26 +333,8 @@ def _changes_of(edit: _Edit) -> Iterator[str]:
 class _Known:
     shares: frozenset[str]  # that have a weight
     projects: frozenset[str]  # of the names in question
+    ours: frozenset[str]  # projects that the file itself is about
     is_admin: bool  # who names a share that is not known makes it
-
-
-async def plan_projects(engine: Engine, file: JobFile, *, is_admin: bool) -> tuple[str, ...]:
-    """Return the projects to create; `Invalid` if that takes an admin and the caller is none.
-
-    One that an admin has made, or given a weight, stays when its last job goes.
-    """
-    named = {entry.spec.project for entry in file.jobs} - {DEFAULT_PROJECT}
-    if not named:
-        return ()
-    shares = {each.share for each in await engine.store.share_weights()}
-    new = sorted(named - shares - await _with_jobs(engine, named - shares))
-    if new and not is_admin:
-        raise Invalid(
-            f"there is no project {quoted(new[0])}",
-            code="project_not_found",
-            hint=f"an admin makes it: rota share set {shlex.quote(new[0])} --weight 1",
-        )
-    return tuple(new)
 
 
 async def plan_shares(
@@ -368,7 +350,8 @@ async def plan_shares(
         return ()
     names = frozenset(share.name for share in named)
     shares = frozenset(each.share for each in await engine.store.share_weights())
-    known = _Known(shares, await _projects(engine, file, names), is_admin)
+    projects = await _projects(engine, file, names)
+    known = _Known(shares, projects, file.projects, is_admin)
     report = Report()
     for share in named:
         if problem := _problem_of(share, known):
@@ -378,7 +361,7 @@ async def plan_shares(
 
 
 def with_notes(file: JobFile, jobs: Sequence[PlannedJob], new: Collection[str]) -> list[PlannedJob]:
-    """Add a note to the jobs that name a new project or share."""
+    """Add a note to the jobs that name a new share."""
     return [
         _noted(job, _share_notes(entry.spec, new))
         for entry, job in zip(file.jobs, jobs, strict=True)
@@ -386,8 +369,7 @@ def with_notes(file: JobFile, jobs: Sequence[PlannedJob], new: Collection[str]) 
 
 
 def _share_notes(spec: JobSpec, new: Collection[str]) -> tuple[str, ...]:
-    named = (("project", spec.project), ("share", spec.share))
-    return tuple(f"{word} {name} is new and weighs 1" for word, name in named if name in new)
+    return (f"share {spec.share} is new and weighs 1",) if spec.share in new else ()
 
 
 def _noted(job: PlannedJob, notes: tuple[str, ...]) -> PlannedJob:
@@ -396,23 +378,20 @@ def _noted(job: PlannedJob, notes: tuple[str, ...]) -> PlannedJob:
 
 async def _projects(engine: Engine, file: JobFile, names: frozenset[str]) -> frozenset[str]:
     """Return which of these names are those of projects."""
-    ours = {file.project, *(entry.spec.project for entry in file.jobs)}
-    return frozenset(ours | await _with_jobs(engine, names - ours))
-
-
-async def _with_jobs(engine: Engine, projects: Collection[str]) -> set[str]:
-    store = engine.store
-    return {name for name in projects if await store.jobs(JobQuery(project=name, limit=1))}
+    ours = file.projects
+    others = await engine.store.projects(names - ours) if names - ours else []
+    return ours | {project.name for project in others}
 
 
 def _problem_of(share: Written, known: _Known) -> Problem | None:
     name = quoted(share.name)
     if "/" in share.name:
         return share.problem(f"share {name} reads like a user of a project", "use no slash")
-    if share.name in known.projects:
+    is_project = share.name in known.projects
+    if is_project and (known.is_admin or share.name in known.ours):
         return share.problem(f"share {name} is the name of a project", "give it another name")
-    if known.is_admin or share.name in known.shares:
+    if known.is_admin or (share.name in known.shares and not is_project):
         return None
-    hint = did_you_mean(share.name, [each for each in known.shares if "/" not in each])
+    # Without a guess which one was meant: whose shares these are is not for everybody to know.
     command = f"an admin makes it: rota share set {shlex.quote(share.name)} --weight 1"
-    return share.problem(f"there is no share {name}", hint or command)
+    return share.problem(f"there is no share {name}", command)

@@ -29,6 +29,7 @@ from rota.domain.resources import Vector
 from rota.operations.calendars import PlannedCalendars
 from rota.operations.engine import Engine
 from rota.operations.limits import DeclarationChange, change_of
+from rota.operations.tenants import open_sessions
 from rota.ports.records import Declared, JobQuery, Session
 
 _MOST_MEANT = 1_000  # names that a wrong one is compared with
@@ -75,7 +76,7 @@ async def check_uses(
         )
         for problem in _problems(jobs, known, others, workers):
             report.add(problem)
-    for warning in _unserved(file, await _pools(engine)):
+    for warning in _unserved(file, await _pools(engine, file)):
         report.add(warning)
     report.raise_errors("the job file")
     return report.warnings()
@@ -84,16 +85,20 @@ async def check_uses(
 async def _sessions(engine: Engine, file: JobFile) -> list[Session]:
     """Return the known workers, if any job demands something of them."""
     is_asked = any(entry.needs or _takes_resources(entry) for entry in file.jobs)
-    return await engine.store.sessions(alive_only=False) if is_asked else []
+    return await open_sessions(engine, _projects(file), alive_only=False) if is_asked else []
 
 
 def _takes_resources(entry: JobEntry) -> bool:
     return any(isinstance(use, UsedResource) for use in entry.uses)
 
 
-async def _pools(engine: Engine) -> set[str]:
-    """Return the pools that have a worker now."""
-    return {session.pool for session in await engine.store.sessions(alive_only=True)}
+async def _pools(engine: Engine, file: JobFile) -> set[str]:
+    """Return the pools that have a worker now, and that the file's projects may use."""
+    return {session.pool for session in await open_sessions(engine, _projects(file))}
+
+
+def _projects(file: JobFile) -> set[str]:
+    return {file.project, *(entry.spec.project for entry in file.jobs)}
 
 
 def _unserved(file: JobFile, pools: Collection[str]) -> Iterator[Problem]:

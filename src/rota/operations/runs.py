@@ -19,6 +19,7 @@ from rota.domain.spec import GREATEST_PRIORITY, LEAST_PRIORITY
 from rota.domain.states import RunState, is_final
 from rota.operations.definitions import apply, find_job, require_runnable
 from rota.operations.engine import Engine
+from rota.operations.projects import plan_projects, refuse_priority
 from rota.ports.records import Idempotency, JobQuery, NewRun, RunQuery, SubmittedRun
 
 _AMBIGUOUS_SHOWN = 5
@@ -39,7 +40,7 @@ async def trigger(
     engine: Engine, job: Job, options: TriggerOptions, *, actor: str
 ) -> tuple[Run, bool]:
     """Create a run of a job, durable on return; also return whether the key was a repeat."""
-    inputs = require_triggerable(engine, job, options)
+    inputs = await require_triggerable(engine, job, options)
     now = await engine.store.now()
     new = NewRun(
         id=new_run_id(now),
@@ -55,9 +56,10 @@ async def trigger(
     return _run_of(submitted), submitted.is_repeat
 
 
-def require_triggerable(engine: Engine, job: Job, options: TriggerOptions) -> dict[str, Any]:
+async def require_triggerable(engine: Engine, job: Job, options: TriggerOptions) -> dict[str, Any]:
     """Return the inputs of a run that may be triggered; else raise what keeps it from that."""
     require_runnable(engine, job)
+    await refuse_priority(engine, job.project, options.priority)
     return parse_inputs(engine.specs.of(job), options.inputs)
 
 
@@ -97,6 +99,7 @@ async def retry(engine: Engine, run: Run, *, actor: str) -> Run:
         raise Conflict(f"job {run.job} of run {run.id} was deleted", code="job_deleted")
     job = jobs[0]
     require_runnable(engine, job)
+    await refuse_priority(engine, run.project, run.priority)
     now = await engine.store.now()
     inputs = parse_inputs(engine.specs.of(job), run.inputs or {})
     new = NewRun(
@@ -172,6 +175,7 @@ async def set_priority(engine: Engine, run: Run, priority: int, *, actor: str) -
             code="bad_priority",
             hint=f"{GREATEST_PRIORITY} goes first",
         )
+    await refuse_priority(engine, run.project, priority)
     await engine.store.set_priority(run.id, priority, actor=actor)
     return await find_run(engine, run.id, project=run.project)
 
@@ -197,6 +201,7 @@ async def submit_file(
 
     Nothing is changed if one of them could not be triggered.
     """
+    file = (await plan_projects(engine, file)).file
     _refuse_missing_inputs(file)
     await apply(engine, file, actor=actor, is_admin=is_admin)
     return [await _submitted(engine, entry, actor, idempotency_key) for entry in file.jobs]

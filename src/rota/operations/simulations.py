@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -20,11 +20,11 @@ from rota.operations.definitions import find_job
 from rota.operations.engine import Engine
 from rota.operations.forecast_inputs import Inputs, read_inputs
 from rota.operations.forecasts import forecast_from, run_in_thread
+from rota.operations.tenants import EVERYTHING, OTHERS, Sight, seen_report, seen_shortage
 from rota.ports.forecasts import ComingJob
 from rota.ports.records import Session
 
 LONGEST = timedelta(days=7)
-OTHERS = "(other projects)"  # what a report calls jobs and shares that are not the caller's
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Comparison:
 
 
 async def simulate_change(
-    engine: Engine, project: str, change: Change, ahead: timedelta
+    engine: Engine, project: str, change: Change, ahead: timedelta, sight: Sight = EVERYTHING
 ) -> Comparison:
     """Look ahead without and with a change; write nothing and take no lock."""
     if not timedelta(0) < ahead <= LONGEST:
@@ -51,11 +51,14 @@ async def simulate_change(
         raise Invalid("a simulation cannot look there", [problem])
     until = await engine.store.now() + ahead
     inputs = await read_inputs(engine, until)
-    changed = await _changed(engine, project, inputs, change)
-    return await run_in_thread(_compare, inputs, changed, project)
+    models = [each for each in inputs.sessions if sight.sees_pool(each.pool)]
+    changed = await _changed(engine, project, inputs, change, models)
+    return await run_in_thread(_compare, inputs, changed, project, sight)
 
 
-async def _changed(engine: Engine, project: str, inputs: Inputs, change: Change) -> Inputs:
+async def _changed(
+    engine: Engine, project: str, inputs: Inputs, change: Change, models: Sequence[Session]
+) -> Inputs:
     gone = {(await find_job(engine, name, project=project)).id for name in change.without}
     moved = [
         _moved(await find_job(engine, name, project=project), expression, inputs)
@@ -66,7 +69,7 @@ async def _changed(engine: Engine, project: str, inputs: Inputs, change: Change)
         inputs,
         jobs=[*(job for job in inputs.jobs if job.id not in left), *moved],
         runs=[run for run in inputs.runs if run.job_id not in gone or run.began_at is not None],
-        sessions=[*inputs.sessions, *_added(inputs, change.add_workers)],
+        sessions=[*inputs.sessions, *_added(models, change.add_workers)],
     )
 
 
@@ -99,10 +102,10 @@ def _moved(job: Job, expression: str, inputs: Inputs) -> ComingJob:
     )
 
 
-def _added(inputs: Inputs, wanted: Mapping[str, int]) -> Iterator[Session]:
+def _added(models: Sequence[Session], wanted: Mapping[str, int]) -> Iterator[Session]:
     """Yield more workers like the first of their pool."""
     for pool, count in wanted.items():
-        model = next((each for each in inputs.sessions if each.pool == pool), None)
+        model = next((each for each in models if each.pool == pool), None)
         if model is None:
             raise Conflict(
                 f"pool {pool} has no worker that another could be like",
@@ -114,31 +117,32 @@ def _added(inputs: Inputs, wanted: Mapping[str, int]) -> Iterator[Session]:
             yield replace(model, id=SessionId(name), worker=name, held=0, draining=False)
 
 
-def _compare(before: Inputs, after: Inputs, project: str) -> Comparison:
-    return Comparison(_report(before, project), _report(after, project))
+def _compare(before: Inputs, after: Inputs, project: str, sight: Sight) -> Comparison:
+    return Comparison(_report(before, project, sight), _report(after, project, sight))
 
 
-def _report(inputs: Inputs, project: str) -> Report:
+def _report(inputs: Inputs, project: str, sight: Sight) -> Report:
     forecast = forecast_from(inputs)
     workers = forecast.setting.workers
     measures = Measures(workers, forecast.seconds)
-    replay(_known_starts(forecast, project), measures)
+    replay(_known_starts(forecast, project, sight), measures)
+    pools = {each.pool for each in workers if sight.sees_pool(each.pool)}
+    pools |= {run.job.pool for run in forecast.runs if sight.sees(run.job.project)}
     objectives = {job.name: job.rules.start_within for job in inputs.jobs if job.project == project}
-    return report_of(
-        measures,
-        Background(
-            workers=len(workers),
-            weights=inputs.weights,
-            start_within={k: each.total_seconds() for k, each in objectives.items() if each},
-        ),
+    background = Background(
+        workers=len(workers),
+        weights=inputs.weights,
+        start_within={k: each.total_seconds() for k, each in objectives.items() if each},
     )
+    return seen_report(sight, report_of(measures, background), pools)
 
 
-def _known_starts(forecast: Forecast, project: str) -> Iterator[Known]:
+def _known_starts(forecast: Forecast, project: str, sight: Sight) -> Iterator[Known]:
     coming = (run for run in forecast.runs if run.ready_at < forecast.seconds)
     for number, run in enumerate(coming):
         is_key = run.waits_for not in ("", JOB_GATE, WORKER_GATE)
-        yield Known(_run(run, str(number), project), run.start_at, run.waits_for if is_key else "")
+        key = seen_shortage(sight, run) if is_key else ""
+        yield Known(_run(run, str(number), project), run.start_at, key)
 
 
 def _run(run: RunAhead, number: str, project: str) -> SimRun:

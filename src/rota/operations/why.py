@@ -31,6 +31,7 @@ from rota.domain.states import RunState, seen_state
 from rota.operations.engine import Engine
 from rota.operations.forecasts import make_forecast
 from rota.operations.specs import stamp
+from rota.operations.tenants import EVERYTHING, Sight, seen_reservation
 from rota.ports.forecasts import Place, Reserved
 from rota.ports.records import JobQuery, KeyUse, RunQuery, Session
 
@@ -171,14 +172,28 @@ async def see_runs(engine: Engine, query: RunQuery) -> list[Run]:
     """List the runs of a query in the states that people see; its filter uses these states, too."""
     served = await engine.store.served_pools()
     found = await engine.store.runs(replace(query, served=served))
-    return [see(run, served) for run in found]
+    return await _seen(engine, found, served)
 
 
 async def see_run(engine: Engine, run: Run) -> Run:
     """Return a run in the state that people see."""
     if run.state is not RunState.QUEUED:
         return run
-    return see(run, await engine.store.served_pools())
+    [seen] = await _seen(engine, [run], await engine.store.served_pools())
+    return seen
+
+
+async def _seen(engine: Engine, runs: Sequence[Run], served: frozenset[str]) -> list[Run]:
+    unserved = {run.project for run in runs if _is_unserved(run, served)}
+    if not unserved:
+        return list(runs)
+    # Other pools are named to help, but none that is not for the run's project.
+    others = {each: served - await engine.store.closed_pools([each]) for each in unserved}
+    return [see(run, others[run.project]) if _is_unserved(run, served) else run for run in runs]
+
+
+def _is_unserved(run: Run, served: Collection[str]) -> bool:
+    return seen_state(run.state, is_served=run.pool in served) is not run.state
 
 
 def see(run: Run, served: Collection[str]) -> Run:
@@ -375,9 +390,10 @@ def reservation_reason(run: RunId, reserved: Reserved | None) -> Reason | None:
     """Return for whom a worker of the pool is kept free; None: for nobody."""
     if reserved is None:
         return None
-    whom = "it" if reserved.run == run else reserved.run
+    whom = "it" if reserved.run == run else reserved.run or "a run of another project"
     message = f"worker {reserved.worker} is kept free for {whom} until {stamp(reserved.until)}"
-    return Reason("reservation", message, action=f"rota why {reserved.run}")
+    action = f"rota why {reserved.run}" if reserved.run else ""
+    return Reason("reservation", message, action=action)
 
 
 def not_reasons(order: OrderOfService) -> Iterator[NotReason]:
@@ -422,11 +438,11 @@ def _known_time(run: Run) -> datetime | None:
     return max(known) if known and len(known) == len(times) else None
 
 
-async def why(engine: Engine, run: Run) -> Explanation:
-    """Explain the state of a run by what the store knows of it."""
+async def why(engine: Engine, run: Run, sight: Sight = EVERYTHING) -> Explanation:
+    """Explain the state of a run by what the store knows of it, and the caller may see."""
     match run.state:
         case RunState.SCHEDULED | RunState.BLOCKED | RunState.QUEUED:
-            return await _waits(engine, run)
+            return await _waits(engine, run, sight)
         case RunState.CLAIMED | RunState.PROCESSING:
             verb = "claimed by" if run.state is RunState.CLAIMED else "running on"
             return _stands(run, f"{verb} worker {run.worker}", *(await _troubles(engine, run)))
@@ -468,10 +484,11 @@ def _stands(run: Run, summary: str, *obstacles: Obstacle) -> Explanation:
     return Explanation(run, summary, obstacles, passed, since=run.claimed_at)
 
 
-async def _waits(engine: Engine, run: Run) -> Explanation:
+async def _waits(engine: Engine, run: Run, sight: Sight) -> Explanation:
     place = await engine.store.place_of(run.id)
     if place is None:  # it has gone on since it was read
         return Explanation(run, f"{run.state.lower()}: it goes on this very moment")
+    place = replace(place, reservation=seen_reservation(sight, place.reservation))
     order, seen = order_of_service(place), await see_run(engine, run)
     if run.state is RunState.QUEUED:
         obstacles = await _queue_obstacles(engine, seen, place, order)

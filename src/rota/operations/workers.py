@@ -6,7 +6,10 @@ the dispatcher to the store directly.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -23,27 +26,105 @@ from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
 from rota.operations.engine import Engine
 from rota.ports.records import Finished, Session
-from rota.ports.work import EndBatch, Hello, Outcome, Report, StepOutcome, Welcome, storable
+from rota.ports.work import (
+    CREDENTIAL,
+    EndBatch,
+    Fence,
+    Hello,
+    Outcome,
+    Report,
+    StepOutcome,
+    Welcome,
+    WorkerIdentity,
+    storable,
+)
 
 log = structlog.get_logger()
 
+_TELL_AGAIN = timedelta(minutes=1)
 _RUNS = 100  # the latest, of which percentiles of lateness are taken
 
 
 async def register(
-    engine: Engine, hello: Hello, lease: timedelta, server: str = ""
+    engine: Engine,
+    hello: Hello,
+    lease: timedelta,
+    server: str = "",
+    identity: WorkerIdentity | None = None,
 ) -> tuple[Session, Welcome]:
-    """Register a worker at a server, or resume the session it had."""
+    """Register a worker at a server, or resume the session it had.
+
+    `identity` is what its credential says; None: it needs none, on the server's own machine.
+    """
+    credential = identity.credential if identity else None
+    requests = (CREDENTIAL,) if identity and identity.is_renewable else ()
     if hello.resumes:
-        resumed = await engine.store.resume(hello, server)
+        resumed = await engine.store.resume(hello, server, credential)
         if resumed is not None:
-            return resumed, _welcome(resumed, resumed.expires_at - resumed.lease)
-    session = await engine.store.register(hello, lease, server)
-    return session, _welcome(session, session.registered_at)
+            return resumed, _welcome(resumed, resumed.expires_at - resumed.lease, requests)
+    session = await engine.store.register(hello, lease, server, credential)
+    return session, _welcome(session, session.registered_at, requests)
 
 
-def _welcome(session: Session, now: datetime) -> Welcome:
-    return Welcome(session.id, session.lease.total_seconds(), micros(now), session.stream)
+def _welcome(session: Session, now: datetime, requests: tuple[str, ...]) -> Welcome:
+    lease = session.lease.total_seconds()
+    return Welcome(session.id, lease, micros(now), session.stream, requests)
+
+
+_REMEMBERED = 10_000  # workers that were refused
+
+
+@dataclass(slots=True)
+class _Refused:
+    told_at: float  # monotonic: when an event was recorded last
+    count: int = 0  # since then
+    act: str = ""  # the latest
+    subject: str = ""
+    fences: Sequence[Fence] = ()
+
+
+class Refusals:
+    """Refused acts of workers, for the event history: forged ones are to be seen.
+
+    The first of a worker is recorded at once, then one event a minute at the most, with a count: no
+    worker can fill the store by being refused.
+    """
+
+    def __init__(self, engine: Engine, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._engine = engine
+        self._monotonic = monotonic
+        self._by_worker: OrderedDict[str, _Refused] = OrderedDict()
+
+    async def note_acts(
+        self, session: SessionId, worker: str, act: str, fences: Sequence[Fence]
+    ) -> None:
+        """Note refused acts, but for those about what once was the worker's own: these are late."""
+        if fences and (foreign := await self._engine.store.foreign_attempts(session, fences)):
+            await self.note(session, worker, act, foreign)
+
+    async def note(self, subject: str, worker: str, act: str, fences: Sequence[Fence] = ()) -> None:
+        """Note a refusal; `subject` is the session, or the credential of a worker without one."""
+        if (found := self._by_worker.get(worker)) is None:
+            found = self._by_worker[worker] = _Refused(-math.inf)
+            if len(self._by_worker) > _REMEMBERED:
+                self._by_worker.popitem(last=False)
+        found.count += max(len(fences), 1)
+        found.act, found.subject, found.fences = act, subject, fences
+        await self.tell(worker)
+
+    async def tell(self, worker: str) -> None:
+        """Record what was refused of a worker since the last time, if that is a minute ago."""
+        found = self._by_worker.get(worker)
+        if found is None or not found.count:
+            return
+        now = self._monotonic()
+        if now - found.told_at < _TELL_AGAIN.total_seconds():
+            return
+        count, found.count, found.told_at = found.count, 0, now
+        log.warning("worker.refused", worker=worker, act=found.act, count=count)
+        await self._engine.store.record_refusals(
+            found.subject, worker, found.act, count, tuple(found.fences)
+        )
 
 
 async def finish(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias
 
+from rota.domain.access import ProjectSet
 from rota.domain.carts.commands import NOBODY, Approver
 from rota.domain.carts.definition import CartRules, Share
 from rota.domain.carts.facts import CartState, ItemState
@@ -124,12 +125,13 @@ class FailureGroup:
 
 @dataclass(frozen=True, slots=True)
 class CartQuery:
-    project: str = "default"
+    project: ProjectSet = "default"  # several only without a prefix
     ids: Sequence[str] | None = None
     id_prefix: str | None = None
     name: str | None = None
     name_like: str | None = None  # with `*` wildcards
     states: Sequence[CartState] = ()
+    created_by: str | None = None
     before: tuple[datetime, str] | None = None  # cursor: newest first
     limit: int = 100
 

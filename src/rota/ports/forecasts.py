@@ -15,6 +15,7 @@ from rota.domain.ids import CartId, JobId, RunId, SessionId
 from rota.domain.job import RunRules
 from rota.domain.keys import Demands, Key
 from rota.domain.order import Chain, QueuedChain
+from rota.domain.policy import Bounds
 from rota.domain.run import Trigger
 from rota.domain.states import RunState
 
@@ -37,6 +38,7 @@ class ComingJob:
     waits: bool  # its next due time depends on the end of its latest run
     created_at: datetime
     answered_to: datetime | None  # its latest due time that has an answer; None: none has
+    bounds: Bounds | None = None  # what its project may ask for; None: anything
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class OpenRun:
     timeout: float | None
     deadline_at: datetime | None
     cart: CartId | None
+    created_by: str  # who asked for it, or made the job that did
     keys: Mapping[str, int] = field(default_factory=dict)
     closable: ClosableJob | None = None  # of its job; None: deleted, and no gate closes it
 
@@ -164,9 +167,10 @@ class ChainState:
 class Reserved:
     """Worker that is kept free for the best-ranked run that does not fit anywhere now."""
 
-    run: RunId
+    run: RunId  # "": of a project that the caller does not see
     worker: str
     until: datetime  # it is prolonged while that run is the best
+    project: str = ""  # of the run
 
 
 @dataclass(frozen=True, slots=True)

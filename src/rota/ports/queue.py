@@ -19,6 +19,7 @@ CARTS = "carts"  # something of a cart has ended, or a cart may go on
 KEYS = "keys"  # a run that takes shared keys ended or waits, or their rules changed
 FOLLOWED = "followed"  # a run has completed that others follow
 WORKERS = "workers"  # workers came or went
+CALLERS = "callers"  # what somebody may do has changed: a token, a role, a principal
 SHARDS = "shards"  # shards were given up, or a server came or left
 
 MAX_NAMED = 1_000  # runs that one hint names; of more it only says that there is work
@@ -107,6 +108,7 @@ class Wakes:
     keys: bool = False  # a run that takes shared keys ended or waits, or their rules changed
     favoured: frozenset[SessionId] = frozenset()  # a run was left to them, as it fits them better
     events: bool = False  # something was appended to the event history
+    callers: bool = False  # what somebody may do has changed
 
 
 def publish(queue: Queue, wakes: Wakes) -> None:
@@ -124,6 +126,7 @@ def publish(queue: Queue, wakes: Wakes) -> None:
         (WORKERS, wakes.workers),
         (KEYS, wakes.keys),
         (EVENTS, wakes.events),
+        (CALLERS, wakes.callers),
     ):
         if is_concerned:
             queue.announce(topic)

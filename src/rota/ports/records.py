@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Any
 
+from rota.domain.access import ProjectSet, Rights, Role, Verb
 from rota.domain.backfill import Backfill
 from rota.domain.calendars import Calendar
 from rota.domain.ids import BackfillId, CartId, JobId, RunId, ServerId, SessionId
@@ -242,6 +242,9 @@ class Session:
     used: Mapping[str, int] = field(default_factory=dict)  # of these, by its leased attempts
     offers: tuple[Offer, ...] = ()
     trouble: str = ""  # what its worker cannot do at present, by its latest beat
+    credential: str | None = None  # id of the token that opened it; None: it came by the socket
+    credential_expires_at: datetime | None = None  # None: never, or there is none
+    barred: bool = False  # its credential was revoked: it gets nothing more, and is not renewed
 
     @property
     def capacity(self) -> Mapping[str, int]:
@@ -303,7 +306,7 @@ class OwnedShards:
 
 @dataclass(frozen=True, slots=True)
 class JobQuery:
-    project: str = "default"
+    project: ProjectSet = "default"  # several only without ids, names or a calendar
     names: Sequence[str] | None = None
     ids: Sequence[JobId] | None = None
     name_like: str | None = None  # with `*` wildcards
@@ -311,12 +314,13 @@ class JobQuery:
     created_by: str | None = None
     calendar: str | None = None  # those whose schedules use it
     after_name: str = ""  # cursor
+    after_project: str = ""  # cursor, where there are several projects
     limit: int = 100
 
 
 @dataclass(frozen=True, slots=True)
 class RunQuery:
-    project: str = "default"
+    project: ProjectSet = "default"  # several only without ids
     ids: Sequence[str] | None = None
     id_prefix: str | None = None
     job_id: JobId | None = None
@@ -329,6 +333,8 @@ class RunQuery:
     cart: CartId | None = None
     since: datetime | None = None  # by creation
     until: datetime | None = None
+    # Who asked for them; of those that a schedule or another job made, who made their job.
+    created_by: str | None = None
     before_seq: int | None = None  # cursor: newest first
     limit: int = 100
 
@@ -359,15 +365,6 @@ class LedgerEntry:
     backfilled_by: tuple[RunId, ...] = ()  # the newest runs that made up for it, newest first
 
 
-class Role(StrEnum):
-    """Right of a user or token in a project; each includes those before it."""
-
-    VIEWER = "viewer"
-    OPERATOR = "operator"
-    EDITOR = "editor"
-    ADMIN = "admin"
-
-
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Counts over the whole store, for metrics and health."""
@@ -378,7 +375,6 @@ class Counts:
     finished: Mapping[tuple[str, str], int]  # (job, state) since the store was made
     # (pool, upper bound in seconds) of runs that have ended: how many, their delays together
     start_delays: Mapping[tuple[str, float], tuple[int, float]] = field(default_factory=dict)
-    last_event: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,15 +440,44 @@ class ProjectCounts:
 
 @dataclass(frozen=True, slots=True)
 class Token:
+    """A right to call, without its secret."""
+
     id: str
     name: str
-    role: Role
+    role: Role  # the most that it may do
     created_at: datetime
     created_by: str
     expires_at: datetime | None
     last_used_at: datetime | None
     revoked_at: datetime | None
     pool: str | None = None  # the only one a worker with it may serve; None: any
+    uses_left: int | None = None  # of one that lets workers join
+    is_renewable: bool = False  # a worker's that joined: it gets the next one over its stream
+    kind: str = "api"  # api, login (works once), session, terminal, worker, join
+    principal: str = ""  # for whom it acts; "": made before there were principals
+    project: str | None = None  # the only one it is for; None: any
+    verbs: frozenset[Verb] | None = None  # all that it may do; None: what the role allows
+    shown: str = ""  # the beginning of its secret; "": not known
+
+
+@dataclass(frozen=True, slots=True)
+class LoginSession:
+    """What is known of the session of a person, beside its token."""
+
+    seen_at: datetime  # by the store's clock
+    refreshed_at: datetime  # when the provider was last asked about the person
+    idle_until: datetime
+    is_refreshable: bool = False  # there is a refresh token, and no server uses it just now
+
+
+@dataclass(frozen=True, slots=True)
+class FoundToken:
+    """A valid token, and what whoever shows it may do."""
+
+    token: Token
+    rights: Rights
+    principal_kind: str = ""  # user, service, worker, system; "": made before there were principals
+    session: LoginSession | None = None  # None: no provider has vouched for whoever shows it
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,8 +486,15 @@ class NewToken:
     name: str
     role: Role
     digest: str  # of the secret; the secret itself is never stored
-    kind: str  # api, login (works once), session, worker
+    kind: str  # api, login (works once), session, terminal, worker, join
     created_by: str
     lifetime: timedelta | None  # None: never expires
     parent: str | None = None  # a token that must be valid too; None: it stands by itself
     pool: str | None = None  # the only one a worker with it may serve; None: any
+    principal: str = ""  # for whom it acts; "": for nobody, with its role in all projects
+    project: str | None = None  # the only one it is for; None: any
+    verbs: frozenset[Verb] | None = None  # all that it may do; None: what the role allows
+    shown: str = ""  # the beginning of its secret
+    # Rights of whoever makes it: the principal becomes a service with this role, if it is none yet.
+    # None: the principal is there, and keeps the roles that it has.
+    given_by: Rights | None = None

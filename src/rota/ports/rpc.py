@@ -24,6 +24,7 @@ RPC_STATUS: Mapping[str, str] = {
     "conflict": "FAILED_PRECONDITION",
     "etag_mismatch": "ABORTED",
     "too_large": "RESOURCE_EXHAUSTED",
+    "too_many_files": "RESOURCE_EXHAUSTED",
     "invalid": "INVALID_ARGUMENT",
     "internal": "INTERNAL",
     "unavailable": "UNAVAILABLE",

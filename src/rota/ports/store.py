@@ -29,7 +29,10 @@ from rota.domain.run import Attempt, LateResult, Run
 from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
 from rota.ports.carts import NO_TEMPLATES, CartStore, TemplateChanges
+from rota.ports.credentials import CredentialStore, TokenStore
 from rota.ports.forecasts import ChainStore, ForecastStore
+from rota.ports.logins import LoginStore
+from rota.ports.projects import PrincipalStore, ProjectStore
 from rota.ports.records import (
     ArrivedOutput,
     Claimed,
@@ -50,7 +53,6 @@ from rota.ports.records import (
     NewJob,
     NewRun,
     NewServer,
-    NewToken,
     OwnedShards,
     Ownership,
     ProjectCounts,
@@ -66,7 +68,6 @@ from rota.ports.records import (
     Submitted,
     SubmittedBackfill,
     SubmittedRun,
-    Token,
 )
 from rota.ports.work import Fence, Hello, Progress, Report, Start, StartAnswer
 
@@ -406,13 +407,22 @@ class OutputStore(Protocol):
 
 
 class SessionStore(Protocol):
-    async def register(self, hello: Hello, lease: timedelta, server: str = "") -> Session:
-        """Register a worker at a server, in a session of its own."""
+    async def register(
+        self, hello: Hello, lease: timedelta, server: str = "", credential: str | None = None
+    ) -> Session:
+        """Register a worker at a server, in a session of its own.
+
+        `Denied` if its credential is revoked by now: no session outlives the revocation of the
+        credential that opened it.
+        """
         ...
 
-    async def resume(self, hello: Hello, server: str = "") -> Session | None:
+    async def resume(
+        self, hello: Hello, server: str = "", credential: str | None = None
+    ) -> Session | None:
         """Resume the live session of a worker, perhaps at another server: its stream grows by
-        one and its lease is renewed. None if the session is over, or another worker's.
+        one and its lease is renewed. None if the session is over or barred, or another worker's;
+        `Denied` as for `register`.
         """
         ...
 
@@ -439,8 +449,8 @@ class SessionStore(Protocol):
         """End the session of a worker that stops: all that it still has leased is lost now."""
         ...
 
-    async def cancels(self, session: SessionId) -> tuple[Fence, ...]:
-        """List attempts of a session that somebody asked to stop."""
+    async def cancels(self, session: SessionId) -> tuple[Fence, ...] | None:
+        """List attempts of a session that somebody asked to stop; None: the session is barred."""
         ...
 
     async def sessions(self, *, alive_only: bool) -> list[Session]:
@@ -449,6 +459,10 @@ class SessionStore(Protocol):
 
     async def served_pools(self) -> frozenset[str]:
         """Return the pools that have workers which do not stop."""
+        ...
+
+    async def closed_pools(self, projects: Collection[str]) -> frozenset[str]:
+        """Return the pools that are given to projects, but to none of these."""
         ...
 
     async def heartbeats(self) -> list[Heartbeat]:
@@ -498,22 +512,6 @@ class ServerStore(Protocol):
         ...
 
 
-class TokenStore(Protocol):
-    async def add_token(self, token: NewToken) -> None: ...
-
-    async def token_by_digest(
-        self, digest: str, *, uses_up_login: bool = False
-    ) -> tuple[Token, str] | None:
-        """Find a valid token and its kind; None if unknown, expired, revoked or used up."""
-        ...
-
-    async def tokens(self, kind: str = "api") -> list[Token]:
-        """List tokens of a kind, newest first."""
-        ...
-
-    async def revoke_token(self, token_id: str, *, actor: str) -> bool: ...
-
-
 class Store(
     JobStore,
     CalendarStore,
@@ -523,7 +521,11 @@ class Store(
     OutputStore,
     SessionStore,
     ServerStore,
+    CredentialStore,
+    LoginStore,
     TokenStore,
+    ProjectStore,
+    PrincipalStore,
     ForecastStore,
     LimitStore,
     ChainStore,
@@ -536,22 +538,37 @@ class Store(
         """Return the time of the store's clock: the only one that decides."""
         ...
 
-    async def events(self, after: int, limit: int, *, ids: Sequence[str] = ()) -> list[Event]:
-        """List events past a position, in order, none skipped; `ids` keeps those that name one."""
-        ...
+    async def events(
+        self,
+        after: int,
+        limit: int,
+        *,
+        ids: Sequence[str] = (),
+        projects: Collection[str] | None = None,
+    ) -> list[Event]:
+        """List events past a position, in order, none skipped; `ids` keeps those that name one.
 
-    async def position_before_latest(self, count: int, *, ids: Sequence[str] = ()) -> int:
-        """Return the position past which so many events are, the latest that can be listed.
-
-        Positions have gaps, so that it cannot be told from the last one; 0 if there are fewer.
+        Only what is of these projects is read; None: all, and the installation's, which have "".
         """
         ...
 
-    async def names(self, ids: Sequence[str]) -> dict[str, str]:
-        """Return the names that people use for these ids of runs, jobs, carts and sessions.
+    async def position_before_latest(
+        self, count: int, *, ids: Sequence[str] = (), projects: Collection[str] | None = None
+    ) -> int:
+        """Return the position past which so many such events are, the latest; 0: there are fewer.
 
-        A run has the name of its job, a session that of its worker. Unknown ids are left out.
+        Positions have gaps, so that it cannot be told from the last one.
         """
+        ...
+
+    async def last_event(self) -> int:
+        """Return the position of the latest event that can be listed; 0: there is none."""
+        ...
+
+    async def names(
+        self, ids: Sequence[str], *, projects: Collection[str] | None = None
+    ) -> dict[str, str]:
+        """Return names of runs (their jobs'), jobs, carts and sessions (their workers') by id."""
         ...
 
     async def counts(self) -> Counts: ...

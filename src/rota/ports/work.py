@@ -36,11 +36,8 @@ LAST_INSTANT = micros(datetime(2200, 1, 1, tzinfo=UTC))  # that a worker or the 
 MIN_INSTANT = micros(datetime.min.replace(tzinfo=UTC))  # of due times and deadlines
 MAX_INSTANT = micros(datetime.max.replace(tzinfo=UTC))
 
-UNREADABLE = (
-    msgspec.MsgspecError,
-    RecursionError,
-    UnicodeDecodeError,
-)  # raised by what others sent
+# Raised by what others sent.
+UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
 # What each side says when the other one speaks another version of the protocol.
 OUTDATED_WORKER = (
@@ -490,6 +487,45 @@ class WorkerIdentity:
 
     name: str
     pool: str | None  # the only one it may serve; None: any
+    credential: str | None = None  # id of its token
+    is_renewable: bool = False  # its next credential comes over the stream
+
+
+class Credential(msgspec.Struct, frozen=True):
+    """A credential of a worker, told to it this once."""
+
+    token: str
+    expires_at: int  # microseconds
+
+    def __repr__(self) -> str:
+        return f"Credential(expires_at={self.expires_at})"
+
+
+class JoinWish(msgspec.Struct, frozen=True):
+    """What a worker asks for that has a join token."""
+
+    worker: str
+    pool: str
+    replaces: bool = False  # a credential that this name has
+
+
+CREDENTIAL = "credential"  # the optional request by which a worker asks for its next one
+
+
+class CredentialDesk(Protocol):
+    """Server's side of what a worker shows. `Denied` whatever is wrong with it."""
+
+    async def authenticate(self, secret: str) -> WorkerIdentity:
+        """Return whose a credential is; the use of a renewed one ends the one before."""
+        ...
+
+    async def join(self, secret: str, wish: JoinWish) -> Credential:
+        """Trade a use of a join token for a credential."""
+        ...
+
+    async def renew(self, identity: WorkerIdentity) -> Credential:
+        """Give a worker its next credential; its present one is good until that is used."""
+        ...
 
 
 class Refused(Unavailable):
@@ -529,13 +565,19 @@ class WorkerLink(Protocol):
         """End the session: the worker has nothing leased any more."""
         ...
 
+    async def renew_credential(self) -> Credential:
+        """Ask for the next credential; only where the welcome named the request."""
+        ...
+
     async def close(self) -> None: ...
 
 
 class WorkerDesk(Protocol):
     """Server's side of the `WorkerLink`, one method a verb."""
 
-    async def register(self, hello: Hello) -> Welcome: ...
+    async def register(self, hello: Hello, identity: WorkerIdentity | None = None) -> Welcome:
+        """Register a worker; `identity` is what its credential says, None: it needs none here."""
+        ...
 
     async def beat(self, session: str, beat: Beat) -> BeatAnswer: ...
 

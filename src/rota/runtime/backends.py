@@ -17,12 +17,15 @@ from typing import Any, TypeVar
 import structlog
 
 from rota.domain.errors import NotFound, Unavailable
-from rota.operations.engine import Engine, Pools
+from rota.domain.identity import ProviderRules
+from rota.operations.engine import Engine, Logins, Pools
 from rota.ports.blobs import Blobs
 from rota.ports.clock import Clock
+from rota.ports.provider import Provider
 from rota.ports.queue import Queue, publish
 from rota.queue.local import LocalIdleWorkers
 from rota.runtime.config import cloud_credentials
+from rota.runtime.key_ring import load_key_ring
 from rota.runtime.settings import FILES, POSTGRES_SCHEMES, QUEUE_ENTRY_POINTS, Settings
 from rota.runtime.supervision import ungrouped_errors
 from rota.store.store import SqlStore
@@ -42,7 +45,40 @@ async def open_backends(settings: Settings, store: SqlStore) -> AsyncIterator[En
         queue = await open_queue(settings)
         opened.push_async_callback(queue.close)
         store.publish_with(partial(publish, queue))
-        yield Engine(store, queue, blobs, LocalIdleWorkers(), pools=Pools(largest=settings.largest))
+        yield Engine(
+            store,
+            queue,
+            blobs,
+            LocalIdleWorkers(),
+            pools=Pools(largest=settings.largest),
+            logins=Logins(
+                await opened.enter_async_context(open_provider(settings)),
+                settings.session_lifetime,
+                settings.session_idle,
+            ),
+            key_ring=await load_key_ring(settings),
+        )
+
+
+@asynccontextmanager
+async def open_provider(settings: Settings) -> AsyncIterator[Provider | None]:
+    """Open the identity provider that people log in with; None: there is none."""
+    if not settings.oidc_issuer:
+        yield None
+        return
+    from rota.identity import oidc
+
+    rules = ProviderRules(
+        issuer=settings.oidc_issuer,
+        client_id=settings.oidc_client_id,
+        audience=settings.oidc_audience,
+        groups_claim=settings.oidc_groups_claim,
+        access_token_typ=settings.oidc_access_token_typ,
+        client_ids=frozenset(settings.oidc_client_ids),
+    )
+    client = oidc.OidcClient(rules, settings.oidc_client_secret, settings.oidc_scopes)
+    async with oidc.open_provider(client) as provider:
+        yield provider
 
 
 async def open_store(settings: Settings, *, exclusive: bool) -> SqlStore:
@@ -180,4 +216,25 @@ class BlobProbe:
                 error=error.message,
                 hint=error.hint,
                 effect="output waits on the workers",
+            )
+
+
+class ProviderProbe:
+    """Service that asks the identity provider once: what is wrong is told before people find it."""
+
+    name = "provider-probe"
+
+    def __init__(self, provider: Provider | None) -> None:
+        self._provider = provider
+
+    async def run(self) -> None:
+        try:
+            if self._provider is not None:
+                await self._provider.names_itself()
+        except Unavailable as error:
+            log.warning(
+                "provider.away",
+                error=error.message,
+                hint=error.hint,
+                effect="nobody can log in; sessions that are open go on",
             )

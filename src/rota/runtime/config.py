@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from rota.domain.errors import Invalid, Problem
+from rota.domain.identity import JWT
 from rota.domain.lease import MAX_LEASE, MIN_LEASE
 from rota.domain.quantities import format_duration
-from rota.runtime.settings import MEANINGS, READERS, Settings, shown
+from rota.runtime.home import credential_file, worker_folder
+from rota.runtime.settings import HTTPS, MEANINGS, READERS, Settings, shown
 from rota.sdk.errors import RotaApiError
 from rota.sdk.server import (
     FROM_FILE,
@@ -31,6 +33,11 @@ from rota.sdk.server import (
 )
 
 _CLOUDS = ("AWS_", "AZURE_", "GOOGLE_")
+_MIN_SESSION, _MAX_SESSION = timedelta(minutes=1), timedelta(days=30)
+_OF_PROVIDER = (
+    *("oidc_client_id", "oidc_client_secret", "oidc_groups_claim", "oidc_admin_groups"),
+    *("oidc_audience", "oidc_client_ids"),
+)
 _MAX_SERVER_LEASE = timedelta(minutes=5)  # schedules of a dead server wait this long
 # Not settings, but what Rota tells jobs and its own processes: `rota` may well be called by a job.
 _TOLD_BY_ROTA = frozenset(
@@ -76,7 +83,9 @@ def load_with_origins(
             problems.append(Problem(f"{error}", path=f"{name} ({origin})"))
     settings = replace(Settings(), **values)
     origins = {name: origin for name, (_, origin) in found.items()}
-    problems += [*_relations(settings), *_withheld(origins)]
+    problems += [*_relations(settings), *_withheld(settings, origins)]
+    if "oidc_issuer" not in found.keys() - values.keys():  # else one complaint is enough
+        problems += _logins(settings)
     if problems:
         raise Invalid("the settings are not usable", problems, code="bad_settings")
     if not may_vouch(_source(origins.get("tls_ca")), _source(origins.get("server"))):
@@ -92,15 +101,49 @@ def is_set(name: str) -> bool:
     return any(each.name == name and each.origin != "default" for each in load_with_origins()[1])
 
 
-def _withheld(origins: Mapping[str, str]) -> Iterator[Problem]:
-    """A token of workers goes only to servers that as trusted a place names, as all tokens do."""
-    token, server = origins.get("worker_token"), origins.get("server")
-    if token and server and not may_send(_source(token), _source(server)):
+def _withheld(settings: Settings, origins: Mapping[str, str]) -> Iterator[Problem]:
+    """Tell what its place is not trusted with.
+
+    A token of workers goes only to servers that as trusted a place names, as all tokens do. A
+    command of the current folder would run with `rota doctor` in whatever one has downloaded.
+    """
+    yield from _withheld_tokens(settings, origins)
+    command = origins.get("secrets_key_command")
+    if command and _is_of_folder(command):
         yield Problem(
-            f"the worker_token of {token} is not sent to the server that {server} names",
-            path=server,
-            hint="name the server with --server or ROTA_SERVER",
+            "the secrets_key_command of the current folder is not run: whoever wrote the file may"
+            " be anybody",
+            path=command,
+            hint="set ROTA_SECRETS_KEY_COMMAND, or write it to ~/.config/rota/rota.toml",
         )
+
+
+def _withheld_tokens(settings: Settings, origins: Mapping[str, str]) -> Iterator[Problem]:
+    server = origins.get("server")
+    if not server:
+        return
+    for name in ("worker_token", "join_token"):
+        token = origins.get(name)
+        if token and not may_send(_source(token), _source(server)):
+            yield _not_sent(f"the {name} of {token}", server)
+    # What a worker got when it joined is in its data folder: one that is elsewhere, and named by
+    # somebody else than the current folder, is not for servers that only this one names.
+    credential = credential_file(worker_folder(settings.home, settings.name))
+    is_elsewhere = settings.home.is_absolute() and not _is_of_folder(origins.get("home"))
+    if is_elsewhere and _is_of_folder(server) and os.path.lexists(credential):
+        yield _not_sent(f"the credential in {credential}", server)
+
+
+def _is_of_folder(origin: str | None) -> bool:
+    return _source(origin) is Source.CURRENT_FOLDER
+
+
+def _not_sent(what: str, server: str) -> Problem:
+    return Problem(
+        f"{what} is not sent to the server that {server} names",
+        path=server,
+        hint="name the server with --server or ROTA_SERVER",
+    )
 
 
 def _source(origin: str | None) -> Source:
@@ -244,9 +287,12 @@ def _relations(settings: Settings) -> list[Problem]:
         *_lease_bounds("server_lease", settings.renewed_within, _MAX_SERVER_LEASE),
         *_certificate(settings),
     ]
-    if not settings.is_secure:
-        problems += _exposed("listen", settings.listen)
-        problems += _exposed("grpc_listen", settings.grpc_listen)
+    if not settings.is_secure and not settings.is_behind_tls:
+        problems += _exposed("listen", settings.listen, settings)
+        problems += _exposed("grpc_listen", settings.grpc_listen, settings)
+    if settings.secrets_key and settings.secrets_key_command:
+        problem = "secrets_key and secrets_key_command exclude one another"
+        problems.append(Problem(problem, path="secrets_key_command"))
     return problems
 
 
@@ -262,14 +308,61 @@ def _certificate(settings: Settings) -> Iterator[Problem]:
         yield Problem("tls_cert and tls_key go together", path=missing)
 
 
-def _exposed(name: str, listen: str) -> Iterator[Problem]:
+def _logins(settings: Settings) -> Iterator[Problem]:
+    """Tell what keeps people from logging in, or strangers from being kept out."""
+    if not settings.oidc_issuer:
+        named = [name for name in _OF_PROVIDER if getattr(settings, name)]
+        yield from (Problem("it needs oidc_issuer", path=name) for name in named)
+        return
+    if not settings.oidc_client_id:
+        yield Problem("oidc_issuer needs it", path="oidc_client_id")
+    yield from _admin_groups(settings)
+    if settings.oidc_audience and settings.oidc_access_token_typ == JWT:
+        yield from _plain_access_tokens(settings)
+    if settings.session_idle > settings.session_lifetime:
+        yield Problem("it is longer than session_lifetime", path="session_idle")
+    for name in ("session_idle", "session_lifetime"):
+        if not _MIN_SESSION <= getattr(settings, name) <= _MAX_SESSION:
+            bounds = f"{format_duration(_MIN_SESSION)} and {format_duration(_MAX_SESSION)}"
+            yield Problem(f"it must be between {bounds}", path=name)
+
+
+def _admin_groups(settings: Settings) -> Iterator[Problem]:
+    """Refuse groups that no token can name."""
+    told = [it for it in settings.oidc_admin_groups if not it.startswith(("hd:", "email:"))]
+    if told and not settings.oidc_groups_claim:
+        hint = "set oidc_groups_claim, or name hd:DOMAIN or email:ADDRESS"
+        yield Problem(f"no token tells who is in {told[0]}", "oidc_admin_groups", hint=hint)
+
+
+def _plain_access_tokens(settings: Settings) -> Iterator[Problem]:
+    """Tell what is needed to know access tokens from ID tokens, where both are called JWT."""
+    if settings.oidc_audience == settings.oidc_client_id:
+        problem = "with oidc_access_token_typ jwt it must not be oidc_client_id"
+        yield Problem(f"{problem}: ID tokens have that audience", path="oidc_audience")
+    if not settings.oidc_client_ids:
+        yield Problem("oidc_access_token_typ jwt needs it", path="oidc_client_ids")
+
+
+def _exposed(name: str, listen: str, settings: Settings) -> Iterator[Problem]:
     host = host_of(listen)
     if listen and not is_loopback(host):
         yield Problem(
             f"listening on {host} would expose Rota without TLS",
             path=name,
-            hint="set tls_cert and tls_key, or use 127.0.0.1 with a reverse proxy before it",
+            hint=f"set tls_cert and tls_key, or use 127.0.0.1; if a proxy before it ends TLS, set"
+            f" {_missing_for_proxies(settings)}",
         )
+
+
+def _missing_for_proxies(settings: Settings) -> str:
+    """Name what else a server behind a proxy on another machine needs."""
+    https = "public_url to where people reach it (https://…)"
+    if settings.public_url.startswith(HTTPS):
+        return "trusted_proxies to its networks"
+    if settings.trusted_proxies:
+        return https
+    return f"trusted_proxies to its networks and {https}"
 
 
 def host_of(address: str) -> str:

@@ -23,24 +23,19 @@ from urllib.parse import urlsplit
 from rota.api.answers import Health
 from rota.clock import SystemClock
 from rota.domain.errors import Denied as UntrustedHome
+from rota.domain.errors import Invalid as BadSettings
 from rota.domain.errors import NotFound, RotaError
 from rota.domain.ids import instant
 from rota.domain.quantities import format_duration
 from rota.guardian import guardian_command
 from rota.runtime.backends import needing_extra, open_blobs, probe_blobs
 from rota.runtime.config import host_of, port_of
-from rota.runtime.settings import (
-    FILES,
-    POSTGRES_SCHEMES,
-    Settings,
-    check_home,
-    client_file,
-    exchangeable_at,
-    without_secrets,
-    worker_socket,
-)
+from rota.runtime.home import check_home, client_file, exchangeable_at, worker_socket
+from rota.runtime.key_ring import load_key_ring
+from rota.runtime.settings import FILES, POSTGRES_SCHEMES, Settings, without_secrets
 from rota.sdk.errors import Denied, Invalid, NotRota, RotaApiError, Unreachable
 from rota.sdk.exchange import Call, Request, read, request_for
+from rota.sdk.principals import list_advice
 from rota.sdk.server import Server, find_server, refuse_withheld, resolve
 from rota.sdk.tokens import whoami
 from rota.sdk.transport import Transport
@@ -76,6 +71,7 @@ def look_at_api(environ: Mapping[str, str] | None = None) -> Iterator[Finding]:
         with closing(Transport(server, _ANSWER_SECONDS)) as transport:
             yield _readiness(server, transport)
             yield _caller(server, transport)
+            yield from _advice(server, transport)
     except (Invalid, NotRota, Unreachable) as error:
         yield Finding("server", Verdict.PROBLEM, error.message, error.hint)
     except Denied as error:
@@ -110,7 +106,29 @@ def _caller(server: Server, transport: Transport) -> Finding:
         raise
     except RotaApiError as error:
         return Finding("token", Verdict.PROBLEM, error.message, error.hint)
-    return Finding("token", Verdict.OK, f"{caller.name}, {caller.role}")
+    return Finding("token", Verdict.OK, f"{caller.name}, {caller.role or 'without a role'}")
+
+
+def look_at_advice(environ: Mapping[str, str] | None = None) -> Iterator[Finding]:
+    """Tell what the server of the data folder advises."""
+    try:
+        server = find_server(environ=environ)
+        with closing(Transport(server, _ANSWER_SECONDS)) as transport:
+            yield from _advice(server, transport)
+    except RotaApiError:  # reported by the other checks
+        return
+
+
+def _advice(server: Server, transport: Transport) -> Iterator[Finding]:
+    """Tell what to tighten, to whom the server tells it: admins of the installation."""
+    call = list_advice()
+    try:
+        found = read(call, transport.exchange(request_for(call, server, None)))
+    except RotaApiError:
+        return
+    for each in found.items:
+        verdict = Verdict.OK if each.is_note else Verdict.WARNING
+        yield Finding(each.subject, verdict, each.message, each.action)
 
 
 _CLOCK_TOLERANCE = timedelta(seconds=2)
@@ -248,6 +266,40 @@ def _missing_driver(settings: Settings) -> Iterator[Finding]:
         yield Finding("gRPC", Verdict.PROBLEM, error.message, error.hint)
 
 
+def look_at_key_ring(settings: Settings) -> Iterator[Finding]:
+    """Check that the key ring can be loaded, and which key seals."""
+    try:
+        ring = asyncio.run(load_key_ring(settings))
+    except BadSettings as error:
+        message = "; ".join([error.message, *map(str, error.problems)])
+        yield Finding("key ring", Verdict.PROBLEM, message, error.hint)
+        return
+    if ring is not None:
+        others = f", {len(ring.ids) - 1} more open what is older" if len(ring.ids) > 1 else ""
+        yield Finding("key ring", Verdict.OK, f"the key {ring.ids[0]} seals{others}")
+    elif settings.is_alone:
+        yield Finding("key ring", Verdict.OK, "not made yet (rota up makes it)")
+    else:
+        message = "none: what would be secret in the store is not kept, such as refresh tokens"
+        advice = "set secrets_key or secrets_key_command, the same for all servers"
+        yield Finding("key ring", Verdict.WARNING, message, advice)
+
+
+def look_at_proxies(settings: Settings) -> Iterator[Finding]:
+    """Check that a server with a public address knows the proxies before it."""
+    if settings.public_url and not settings.trusted_proxies:
+        message = f"people come by {settings.public_url}, and no proxy is trusted: all of them seem"
+        yield Finding(
+            "proxies",
+            Verdict.WARNING,
+            f"{message} to come from the proxy's address",
+            "set trusted_proxies to the networks of the proxies",
+        )
+    elif settings.trusted_proxies:
+        networks = ", ".join(map(str, settings.trusted_proxies))
+        yield Finding("proxies", Verdict.OK, f"forwarded headers are believed from {networks}")
+
+
 _LITTLE_SPACE = 256 * 1024 * 1024
 _GUARDIAN_SECONDS = 10
 _SERVER_SECONDS = 2
@@ -262,6 +314,8 @@ def run(settings: Settings, environ: Mapping[str, str] | None = None) -> list[Fi
         look_at_queue,
         look_at_blobs,
         look_at_rpc,
+        look_at_key_ring,
+        look_at_proxies,
         _zones,
         partial(_server, environ=environ),
         _guardian,
@@ -326,7 +380,10 @@ def _server(settings: Settings, environ: Mapping[str, str] | None) -> Iterator[F
         message = f"{path} cannot be read: {error}"
         yield Finding("server", Verdict.WARNING, message, "it is rota up's: start that again")
     else:
-        yield _noted_server(url, pid, worker_socket(settings.home))
+        server = _noted_server(url, pid, worker_socket(settings.home))
+        yield server
+        if server.verdict is Verdict.OK:
+            yield from look_at_advice(environ)
 
 
 def _noted_server(url: str, pid: int, worker: Path) -> Finding:

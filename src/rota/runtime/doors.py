@@ -8,7 +8,6 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from rota.domain.errors import Conflict, Invalid, Unavailable
-from rota.operations import tokens
+from rota.operations.credentials import Credentials
 from rota.operations.engine import Engine
 from rota.ports.work import WorkerDesk
 from rota.runtime.backends import needing_extra
@@ -43,6 +42,7 @@ class WebServer(uvicorn.Server):
             timeout_graceful_shutdown=_FINISH_SECONDS,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             server_header=False,
+            proxy_headers=False,  # whom to believe is decided by `gateway.proxies`
             ssl_certfile=settings.tls_cert,
             ssl_keyfile=settings.tls_key,
         )
@@ -146,12 +146,12 @@ async def open_rpc(
         from rota.server.gateway.rpc.carts import CartsService
         from rota.server.gateway.rpc.scheduler import SchedulerService
         from rota.server.gateway.rpc.server import serve
-    workers = WorkersService(desk, partial(tokens.authenticate_worker, engine)) if desk else None
+    workers = WorkersService(desk, Credentials(engine)) if desk else None
     services = [workers.add_to] if workers else []
     if is_gateway:
         gateway: GatewaySettings = app.state.settings
         trusted: TrustedTokens = app.state.tokens
-        services.append(SchedulerService(engine, gateway, trusted).add_to)
+        services.append(SchedulerService(engine, gateway, trusted, app.state.parsing).add_to)
         services.append(CartsService(engine, gateway, trusted).add_to)
     bind(settings.grpc_listen, "ROTA_GRPC_LISTEN").close()  # gRPC would not say why it cannot
     server = await serve(settings.grpc_listen, services, _tls(settings))

@@ -30,14 +30,17 @@ from rota.ports.records import NewServer
 from rota.runtime import supervision
 from rota.runtime.backends import (
     BlobProbe,
+    ProviderProbe,
     open_backends,
     open_store,
     open_with_retries,
     unless_stopped,
 )
 from rota.runtime.doors import RpcDoor, WebServer, bind, open_rpc, url_of
-from rota.runtime.machine import Machine
-from rota.runtime.settings import DEFAULT_GRPC_LISTEN, ServerRole, Settings, secure_home
+from rota.runtime.home import secure_home
+from rota.runtime.key_ring import KeyRingRenewal, make_key_ring
+from rota.runtime.machine import Machine, new_login_link
+from rota.runtime.settings import DEFAULT_GRPC_LISTEN, HTTPS, ServerRole, Settings
 from rota.runtime.supervision import Service, supervise, ungrouped_errors
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from rota.server.gateway.app import create_app
@@ -133,9 +136,10 @@ _ARRIVING = timedelta(milliseconds=300)  # for messages in transit to workers wh
 class Running:
     """Addresses of a server that is up."""
 
-    url: str
+    url: str  # where people reach it
     grpc_listen: str = ""  # "": no gRPC
     login_url: str = ""  # "": people log in with a token
+    new_key_ring: Path | None = None  # made at this start
     applied: tuple[definitions.Plan, ...] = ()
 
 
@@ -150,6 +154,12 @@ class Server:
         self._machine = machine
         self._stop = asyncio.Event()
         self._clock = SystemClock()
+        self._renewal: KeyRingRenewal | None = None
+
+    def renew_keys(self) -> None:
+        """Load the key ring again, where there is a running server."""
+        if self._renewal is not None:
+            self._renewal.ask()
 
     def stop(self) -> None:
         """Finish running attempts within the grace, then end. A second call does not wait."""
@@ -181,20 +191,30 @@ class Server:
         on_ready: asyncio.Future[Running],
     ) -> None:
         url = url_of(self._settings, listener)
+        site = self._settings.public_url or url
+        await engine.store.bind_admin_groups(
+            self._settings.oidc_issuer, frozenset(self._settings.oidc_admin_groups)
+        )
         plans = [
             await definitions.apply(engine, file, actor="rota up", is_admin=True)
             for file in job_files
         ]
         roles = Roles(self._settings, engine, self._clock, url)
-        gateway = GatewaySettings(base_url=url, secure_cookies=self._settings.is_secure)
+        gateway = GatewaySettings(
+            base_url=site,
+            public_url=self._settings.public_url,
+            issuer=self._settings.oidc_issuer,
+            trusted_proxies=self._settings.trusted_proxies,
+            secure_cookies=site.startswith(HTTPS),
+        )
         app = self._app(engine, roles, gateway)
         web = WebServer(app, self._settings)
         async with self._doors(engine, roles, app) as rpc, asyncio.TaskGroup() as group:
-            loops = group.create_task(supervise(self._services(engine, roles), self._clock))
+            services = [*self._services(engine, roles), app.state.tokens]
+            loops = group.create_task(supervise(services, self._clock))
             answering = group.create_task(web.serve(listener))
-            login_url = await self._machine.introduce(engine, url) if self._machine else ""
-            grpc_listen = rpc.listen if rpc else ""
-            on_ready.set_result(Running(url, grpc_listen, login_url, tuple(plans)))
+            running = Running(site, rpc.listen if rpc else "", applied=tuple(plans))
+            on_ready.set_result(await self._introduced(engine, url, running))
             await self._stop.wait()
             log.info("server.stopping")
             await self._stop_in_order(roles, rpc)
@@ -204,12 +224,24 @@ class Server:
         with suppress(Unavailable):  # else the others wait for the end of its lease
             await roles.leave()
 
+    async def _introduced(self, engine: Engine, url: str, running: Running) -> Running:
+        """Tell the user's programs where this server is; `url` is its address on this machine."""
+        if self._machine is None:
+            return running
+        await self._machine.introduce(engine, url)
+        return replace(
+            running,
+            login_url=await new_login_link(engine.store, running.url),
+            new_key_ring=self._machine.new_key_ring,
+        )
+
     @asynccontextmanager
     async def _doors(
         self, engine: Engine, roles: Roles, app: FastAPI
     ) -> AsyncIterator[RpcDoor | None]:
         """Open the listeners for workers and programs, besides HTTP."""
         async with AsyncExitStack() as doors:
+            doors.push_async_callback(app.state.parsing.close)
             rpc = await doors.enter_async_context(
                 open_rpc(self._settings, engine, roles.floor, app)
             )
@@ -219,7 +251,9 @@ class Server:
 
     def _services(self, engine: Engine, roles: Roles) -> list[Service]:
         worker = [self._machine.worker] if self._machine else []
-        return [*roles.services(), BlobProbe(engine.blobs), *worker]
+        self._renewal = KeyRingRenewal(self._settings, engine.key_ring)
+        probes: list[Service] = [BlobProbe(engine.blobs), ProviderProbe(engine.logins.provider)]
+        return [*roles.services(), *probes, self._renewal, *worker]
 
     def _app(self, engine: Engine, roles: Roles, gateway: GatewaySettings) -> FastAPI:
         return create_app(
@@ -254,10 +288,12 @@ def read_job_file(path: Path) -> JobFile:
 
 
 def stop_on_signals(server: Server) -> None:
-    """Stop cleanly on TERM and Ctrl-C; a second signal does not wait."""
+    """Stop cleanly on TERM and Ctrl-C; a second signal does not wait. HUP renews the key ring."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop)
+    if sys.stdin is None or not sys.stdin.isatty():  # else it means that the terminal was closed
+        loop.add_signal_handler(signal.SIGHUP, server.renew_keys)
 
 
 OnReady = Callable[[Running], None]
@@ -271,7 +307,12 @@ def run_machine(settings: Settings, files: Sequence[Path], on_ready: OnReady) ->
     """Run `rota up`: a server with all roles and a worker; errors of the start are raised."""
     secure_home(settings.home)
     everything = replace(settings, roles=tuple(ServerRole))
-    _run(settings, on_ready, lambda: Server(everything, files, Machine(settings, SystemClock())))
+    new_ring = make_key_ring(settings)
+    _run(
+        settings,
+        on_ready,
+        lambda: Server(everything, files, Machine(settings, SystemClock(), new_ring)),
+    )
 
 
 def run_server(settings: Settings, on_ready: OnReady) -> None:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import re
+import shlex
 import socket
-import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from importlib.metadata import entry_points
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
-from rota.domain.errors import Denied, Unavailable
+from rota.domain.errors import Invalid
+from rota.domain.identity import AT_JWT, JWT, is_near
+from rota.domain.key_ring import parse_keys
 from rota.domain.lease import DEFAULT_LEASE, LONE_SERVER_LEASE, SERVER_LEASE
 from rota.domain.quantities import format_duration, parse_duration
 from rota.domain.resources import SLOTS, format_amount, parse_amount
@@ -26,6 +28,9 @@ SQLITE = "sqlite:///"
 FILES = "file://"
 DEFAULT_GRPC_LISTEN = "127.0.0.1:7701"
 GRPC_PORT = 7701
+HTTPS = "https://"
+
+Network: TypeAlias = IPv4Network | IPv6Network
 
 
 class ServerRole(StrEnum):
@@ -43,6 +48,8 @@ class Settings:
     home: Path = Path(".rota")
     listen: str = "127.0.0.1:7700"
     grpc_listen: str = ""
+    public_url: str = ""
+    trusted_proxies: tuple[Network, ...] = ()
     store: str = field(default="", repr=False)
     store_pool: int = 6
     blobs: str = field(default="", repr=False)
@@ -55,9 +62,23 @@ class Settings:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     tls_ca: Path | None = None
+    secrets_key: str = field(default="", repr=False)
+    secrets_key_command: str = ""
+    oidc_issuer: str = ""
+    oidc_client_id: str = ""
+    oidc_client_secret: str = field(default="", repr=False)
+    oidc_scopes: tuple[str, ...] = ("openid", "profile", "email")
+    oidc_groups_claim: str = ""
+    oidc_admin_groups: tuple[str, ...] = ()
+    oidc_audience: str = ""
+    oidc_access_token_typ: str = AT_JWT
+    oidc_client_ids: tuple[str, ...] = ()
+    session_lifetime: timedelta = timedelta(hours=12)
+    session_idle: timedelta = timedelta(hours=2)
     lease: timedelta = DEFAULT_LEASE
     server: tuple[str, ...] = ()
     worker_token: str = field(default="", repr=False)
+    join_token: str = field(default="", repr=False)
     worker_name: str = ""
     slots: int = 4
     pool: str = "default"
@@ -114,6 +135,11 @@ class Settings:
         return self.tls_cert is not None
 
     @property
+    def is_behind_tls(self) -> bool:
+        """Return whether a proxy that ends TLS is said to be before this server."""
+        return bool(self.trusted_proxies) and self.public_url.startswith(HTTPS)
+
+    @property
     def name(self) -> str:
         """Return the worker's name."""
         if self.worker_name:
@@ -124,9 +150,14 @@ class Settings:
 # What each setting means: shown by `rota config show` and in the reference.
 MEANINGS: Mapping[str, str] = {
     "home": "folder for all data",
-    "listen": "host:port of the API; beyond loopback only with tls_cert and tls_key",
+    "listen": "host:port of the API; beyond loopback only with tls_cert and tls_key, or behind"
+    " trusted_proxies and an https public_url",
     "grpc_listen": "host:port of gRPC for workers and clients; empty: off in rota up,"
     f" {DEFAULT_GRPC_LISTEN} in rota server",
+    "public_url": "where people and programs reach Rota through a proxy, as https://rota.example.org"
+    " or https://example.org/rota; in links, redirects and events (default: listen)",
+    "trusted_proxies": "networks of the proxies before this server, as 10.0.0.0/8,::1, whose"
+    " forwarded headers tell the address of the client (default: none are believed)",
     "store": "the durable truth: sqlite:///PATH (default: in home) or postgresql://…",
     "store_pool": "PostgreSQL connections for the API; leases and firing have others",
     "blobs": "output and files: file://PATH (default: in home), s3://, gs:// or az://BUCKET/PREFIX",
@@ -142,10 +173,32 @@ MEANINGS: Mapping[str, str] = {
     "tls_cert": "certificate chain that the server shows, a PEM file",
     "tls_key": "private key of tls_cert, a PEM file",
     "tls_ca": "authorities that workers, CLI and SDK trust, a PEM file (default: the system's)",
+    "secrets_key": "key ring that seals what is secret in the store: its lines rk1:ID:BASE64, or a"
+    " path that begins with / ~ or . (default: in home, where no other server can be on the store)",
+    "secrets_key_command": "command that prints the key ring, instead of secrets_key",
+    "oidc_issuer": "identity provider that people log in with, as https://login.example.org/: its"
+    " `issuer`, exactly as it writes it (default: none, people log in with a link or a token)",
+    "oidc_client_id": "what the provider calls this installation",
+    "oidc_client_secret": "secret of oidc_client_id; empty: it is a public client",
+    "oidc_scopes": "what is asked of the provider, separated by commas; offline_access lets Rota"
+    " look every 15 minutes whether a person is still welcome there",
+    "oidc_groups_claim": "JSON pointer to the groups in tokens: /groups, /realm_access/roles,"
+    " /https:~1~1example.org~1roles; empty: hd:DOMAIN and email:ADDRESS are a person's groups",
+    "oidc_admin_groups": "groups whose members are admins of the installation, separated by commas;"
+    " all other roles are given with rota role grant",
+    "oidc_audience": "audience of the provider's access tokens for REST and gRPC; empty: none",
+    "oidc_access_token_typ": f"type of these access tokens: {AT_JWT}, or jwt, which Auth0 and"
+    " Keycloak write and which needs oidc_client_ids",
+    "oidc_client_ids": "clients whose access tokens are taken, separated by commas; empty: all, if"
+    f" they are of type {AT_JWT}",
+    "session_lifetime": "how long a person stays logged in at most",
+    "session_idle": "how long a person stays logged in without doing anything",
     "lease": "how long a silent worker keeps its runs",
     "server": "host:port of the server a worker serves, several separated by commas; without a port"
     f" {GRPC_PORT} (default: the one of home)",
     "worker_token": "token of the worker, from rota worker token create",
+    "join_token": "what a worker joins with at its first start, from rota worker join-token create;"
+    " it keeps what it gets for it in home",
     "worker_name": "name of the worker (default: host name, with -local for the server of home)",
     "slots": "attempts a worker runs at once",
     "pool": "pool the worker serves",
@@ -161,173 +214,16 @@ MEANINGS: Mapping[str, str] = {
 }
 
 
-# What Rota itself keeps directly in the data folder. Other files there may be anybody's business:
-# in a container it is also the home folder of the jobs' user.
-_KEPT = (
-    *("rota.db", "rota.db-wal", "rota.db-shm", "rota.db-journal", "rota.lock"),
-    *("client.json", "local.token", "run", "workers", "blobs"),
-)
-_CHANGEABLE_BY_OTHERS = 0o022
-_PRIVATE_FOLDER = 0o700
-_PRIVATE_FILE = 0o600
-
-
-def worker_socket(home: Path) -> Path:
-    """Return the socket where workers of this machine reach the server of this data folder."""
-    return home.absolute() / "run" / "worker.sock"
-
-
-def client_file(home: Path) -> Path:
-    """Return the file with address and token for the CLI and SDK of the same user."""
-    return home / "client.json"
-
-
-def token_file(home: Path) -> Path:
-    """Return the file with the client file's token, kept from one start to the next."""
-    return home / "local.token"
-
-
-def worker_folder(home: Path, worker: str) -> Path:
-    """Return the folder that a worker of this machine keeps between starts."""
-    return home / "workers" / worker
-
-
-def secure_home(home: Path) -> None:
-    """Create the data folder, or check an existing one.
-
-    Raise `Denied` if another user owns or may change it or what Rota keeps in it; `Unavailable` if
-    it cannot be created.
-    """
-    _make_private(home)
-    _mend_modes(home, *(home / name for name in _KEPT))
-    check_home(home)
-
-
-def secure_worker_folder(home: Path, worker: str) -> Path:
-    """Create or check the folder of a worker, with the errors of `secure_home`."""
-    folder = worker_folder(home, worker)
-    secure_home(home)
-    _make_private(folder.parent)
-    _make_private(folder)
-    _mend_modes(home, folder)
-    _refuse_foreign(folder)
-    return folder
-
-
-def check_home(home: Path) -> None:
-    """Check a data folder that need not exist, with the errors of `secure_home`; change nothing."""
-    for path in (home, *(home / name for name in _KEPT)):
-        if os.path.lexists(path):
-            _refuse_foreign(path)
-
-
-def exchangeable_at(home: Path) -> str:
-    """Return a parent folder that lets another user replace this data folder; "": none.
-
-    That is no reason to refuse: root in a container often works in a folder of somebody outside.
-    """
-    for folder in home.absolute().parents:
-        status = folder.stat() if folder.exists() else None
-        if status and status.st_uid not in (os.geteuid(), 0):
-            return f"{folder} belongs to {_user(status.st_uid)}"
-        if status and status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
-            return f"{folder} may be changed by everybody"
-    return ""
-
-
-def write_private(path: Path, text: str) -> None:
-    """Replace a file atomically by one that only its owner can read."""
-    temporary = path.with_name(f"{path.name}.new")
-    temporary.unlink(missing_ok=True)  # of a server that was killed; a link itself, not its target
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(temporary, flags, _PRIVATE_FILE)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    temporary.replace(path)
-
-
-def read_private(path: Path) -> str:
-    """Read a file that `write_private` wrote; raise `OSError` also if it is a link."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with os.fdopen(descriptor, encoding="utf-8") as file:
-        return file.read().strip()
-
-
-def _mend_modes(home: Path, *paths: Path) -> None:
-    """Take from others the right to change what is ours, in a folder that they cannot enter.
-
-    Earlier versions made some of it with whatever mode the umask allowed.
-    """
-    around = home.lstat()
-    if around.st_uid != os.geteuid() or around.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        return
-    for path in paths:
-        found = path.lstat() if os.path.lexists(path) else None
-        if found and found.st_uid == os.geteuid() and not stat.S_ISLNK(found.st_mode):
-            path.chmod(stat.S_IMODE(found.st_mode) & ~_CHANGEABLE_BY_OTHERS)
-
-
-def _make_private(folder: Path) -> None:
-    # Each folder by itself: `parents` makes those above with the modes that the umask allows.
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
-    except OSError as error:
-        raise Unavailable(
-            f"the data folder {folder} cannot be used: {error.strerror}",
-            hint="make it writable, free some space, or set ROTA_HOME to another folder",
-        ) from error
-
-
-def _refuse_foreign(path: Path) -> None:
-    for status in _stats(path):
-        if status.st_uid not in (os.geteuid(), 0):
-            raise Denied(
-                f"{path} is not used: it belongs to {_user(status.st_uid)}, {_mode(status)}, and"
-                f" this is {_user(os.geteuid())}",
-                code="unsafe_home",
-                hint="set ROTA_HOME to a folder of your own, or remove this one if nobody needs it",
-            )
-        if _is_changeable_by_others(status):
-            raise Denied(
-                f"{path} is not used: others than its owner {_user(status.st_uid)} may change it,"
-                f" {_mode(status)}",
-                code="unsafe_home",
-                hint=f"if you trust what is in it: chmod go-w {path}",
-            )
-
-
-def _stats(path: Path) -> Iterator[os.stat_result]:
-    """Yield the stat of the path itself, and of its target if it is a link."""
-    status = path.lstat()
-    yield status
-    if stat.S_ISLNK(status.st_mode) and path.exists():
-        yield path.stat()
-
-
-def _is_changeable_by_others(status: os.stat_result) -> bool:
-    # The mode of a link means nothing, and who may replace it is told by its folder.
-    return not stat.S_ISLNK(status.st_mode) and bool(status.st_mode & _CHANGEABLE_BY_OTHERS)
-
-
-def _mode(status: os.stat_result) -> str:
-    return f"mode {stat.S_IMODE(status.st_mode):04o}"
-
-
-def _user(uid: int) -> str:
-    try:
-        return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
-    except KeyError:
-        return f"uid {uid}"
-
-
 QUEUE_ENTRY_POINTS = "rota.queues"
 POSTGRES_SCHEMES = ("postgresql", "postgres")
 MEMORY = "memory"
 _OWN_QUEUES = ("nats", *POSTGRES_SCHEMES)
 _HIDDEN = "***"
-_SECRETS = frozenset({"token", "worker_token"})
+_SECRETS = frozenset({"token", "worker_token", "join_token", "secrets_key", "oidc_client_secret"})
+_MANY_TENANTS = ("/common/", "/organizations/", "/consumers/")  # of Entra: anybody's accounts
+_PATH_BEGINS = ("/", "~", ".")  # of a key ring: whatever begins otherwise may be a key
 _CREDENTIALS = re.compile(r"(?P<scheme>\w+)://(?P<user>[^:@/]*)(?P<rest>.*)@")
+_PUBLIC_URL = re.compile(r"[!-~]+?://[^/?#\s\\]+(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)*")
 _SECRET_PARAMETERS = re.compile(r"([?&]\w*(?:password|token|secret)=)[^&]*", re.IGNORECASE)
 
 
@@ -352,6 +248,101 @@ def _listen(raw: Any) -> str:
 
 def _listen_or_off(raw: Any) -> str:
     return _listen(raw) if raw else ""
+
+
+def _public_url(raw: Any) -> str:
+    text = str(raw).strip().rstrip("/")
+    if not text:
+        return ""
+    if not _is_site(text):
+        raise ValueError(
+            f'"{without_secrets(text)}" is not the address of a site: write it as'
+            " https://rota.example.org or https://example.org/rota"
+        )
+    return text
+
+
+def _is_site(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        is_whole = bool(url.hostname) and url.scheme in ("http", "https") and url.port != 0
+    except ValueError:
+        return False
+    return is_whole and "@" not in url.netloc and _PUBLIC_URL.fullmatch(text) is not None
+
+
+def _networks(raw: Any) -> tuple[Network, ...]:
+    return tuple(_network(text) for text in _listed(raw))
+
+
+def _network(text: str) -> Network:
+    try:
+        network = ip_network(text)
+    except ValueError as error:
+        raise ValueError(f'"{text}" is not a network such as 10.0.0.0/8 or ::1: {error}') from error
+    if network.prefixlen == 0:
+        raise ValueError(f'"{text}" is every address: whoever sends a header would be believed')
+    return network
+
+
+def _issuer(raw: Any) -> str:
+    """Check the address of a provider; a slash at its end is left as it is: it counts."""
+    text = str(raw).strip()
+    if not text:
+        return ""
+    url = urlsplit(text)
+    is_safe = url.scheme == "https" or (url.scheme == "http" and is_near(text))
+    if not is_safe or not url.hostname or url.query or url.fragment or "@" in url.netloc:
+        raise ValueError(
+            f'"{without_secrets(text)}" is not the address of a provider: write it as'
+            " https://login.example.org/; http:// is for this very machine only"
+        )
+    if any(tenants in f"{url.path}/" for tenants in _MANY_TENANTS):
+        raise ValueError(
+            f'"{text}" is the issuer of everybody\'s accounts: write the id of your tenant'
+        )
+    return text
+
+
+def _pointer(raw: Any) -> str:
+    text = str(raw).strip()
+    if text and not text.startswith("/"):
+        step = text.replace("~", "~0").replace("/", "~1")
+        raise ValueError(f'"{text}" is not a JSON pointer: did you mean "/{step}"?')
+    return text
+
+
+def _scopes(raw: Any) -> tuple[str, ...]:
+    scopes = _names(raw if isinstance(raw, list | tuple) else str(raw).replace(" ", ","))
+    if "openid" not in scopes:
+        raise ValueError("openid is not among them: without it the provider tells nobody's name")
+    return scopes
+
+
+def _names(raw: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_listed(raw)))
+
+
+def _key_ring(raw: Any) -> str:
+    """Check that it is a path, or lines of keys; no part of these is in the error."""
+    text = str(raw).strip()
+    if not text or text.startswith(_PATH_BEGINS):
+        return text
+    try:
+        parse_keys(text)
+    except Invalid as error:
+        problems = "; ".join(f"line {it.line or 1}: {it.message}" for it in error.problems)
+        raise ValueError(f"it is no key ring: {problems}") from error
+    return text
+
+
+def _command(raw: Any) -> str:
+    text = str(raw)
+    try:
+        shlex.split(text)
+    except ValueError as error:
+        raise ValueError(f"it is not a command line: {error}") from error
+    return text
 
 
 def _servers(raw: Any) -> tuple[str, ...]:
@@ -484,6 +475,8 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "home": _path,
     "listen": _listen,
     "grpc_listen": _listen_or_off,
+    "public_url": _public_url,
+    "trusted_proxies": _networks,
     "store": _address("a store", SQLITE, *(f"{scheme}://" for scheme in POSTGRES_SCHEMES)),
     "store_pool": _number("connections", 1, 1_000),
     "blobs": _address("a blob store", FILES, "s3://", "gs://", "az://"),
@@ -496,9 +489,23 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "tls_cert": _file,
     "tls_key": _file,
     "tls_ca": _file,
+    "secrets_key": _key_ring,
+    "secrets_key_command": _command,
+    "oidc_issuer": _issuer,
+    "oidc_client_id": _text,
+    "oidc_client_secret": _text,
+    "oidc_scopes": _scopes,
+    "oidc_groups_claim": _pointer,
+    "oidc_admin_groups": _names,
+    "oidc_audience": _text,
+    "oidc_access_token_typ": _choice(AT_JWT, JWT),
+    "oidc_client_ids": _names,
+    "session_lifetime": _duration,
+    "session_idle": _duration,
     "lease": _duration,
     "server": _servers,
     "worker_token": _text,
+    "join_token": _text,
     "worker_name": _text,
     "slots": _number("slots", 1, 10_000),
     "pool": _text,
@@ -523,7 +530,7 @@ def shown(name: str, value: Any) -> str:
         case timedelta():
             return format_duration(value)
         case tuple():
-            return ",".join(value)
+            return ",".join(map(str, value))
         case Mapping() if name in ("resources", "pool_max"):
             amounts = [(key, format_amount(key.rpartition("/")[2], value[key])) for key in value]
             return ",".join(f"{key}={amount}" for key, amount in amounts)

@@ -22,7 +22,6 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -37,11 +36,10 @@ from rota.domain.errors import Conflict, Denied, Invalid, RotaError, Unavailable
 from rota.guardian import guardian_command
 from rota.guardian.options import ExitCode
 from rota.ports.clock import Clock
-from rota.ports.work import WorkerLink
 from rota.runtime import supervision
-from rota.runtime.backends import needing_extra
-from rota.runtime.config import host_of, is_loopback
-from rota.runtime.settings import Settings, check_home, secure_worker_folder, worker_socket
+from rota.runtime.credentials import JOIN_VARIABLE, TOKEN_VARIABLE, CredentialFile, Joining
+from rota.runtime.home import check_home, secure_worker_folder, worker_folder, worker_socket
+from rota.runtime.settings import Settings
 from rota.runtime.supervision import ungrouped_errors
 
 _NOTE = "namespace.json"
@@ -162,38 +160,6 @@ def take_refusal(folder: Path) -> RotaError:
     return kind(note.message, code=note.code, hint=note.hint)
 
 
-Connect = Callable[[], Awaitable[WorkerLink]]
-
-TOKEN_VARIABLE = "ROTA_WORKER_TOKEN"  # noqa: S105 (where it is, not what it is)
-
-
-def over_socket(path: Path) -> Connect:
-    """Connect to the server on the same data folder."""
-    from rota.link.local import LocalLink
-
-    return lambda: LocalLink.connect(path)
-
-
-def over_grpc(servers: Sequence[str], token: str, authorities: Path | None) -> Connect:
-    """Connect to any of the servers; without TLS only on loopback, and without authorities."""
-    with needing_extra():
-        from rota.link.grpc_client import ClientTls, GrpcAccess, GrpcConnector
-    is_secure = authorities is not None or not all(is_loopback(host_of(it)) for it in servers)
-    tls = ClientTls(_read(authorities)) if is_secure else None
-    return GrpcConnector(GrpcAccess(tuple(servers), token, tls)).connect
-
-
-def _read(authorities: Path | None) -> bytes | None:
-    if authorities is None:
-        return None
-    try:
-        return authorities.read_bytes()
-    except OSError as error:
-        raise Invalid(
-            f"{authorities} cannot be read: {error.strerror}", hint="see ROTA_TLS_CA"
-        ) from error
-
-
 log = structlog.get_logger()
 
 _FIRST_PAUSE = timedelta(milliseconds=200)
@@ -206,9 +172,10 @@ class GuardedWorker:
 
     name = "worker"
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
+    def __init__(self, settings: Settings, clock: Clock, *, replaces: bool = False) -> None:
         self._settings = settings
         self._clock = clock
+        self._replaces = replaces  # a credential that its name has, when it joins
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = asyncio.Event()
         self.exit_code = 0
@@ -219,6 +186,7 @@ class GuardedWorker:
         lock = _lock(folder, self._settings.name)
         pause = _FIRST_PAUSE
         try:
+            await self._join(folder)
             while not self._stopping.is_set():
                 began = self._clock.monotonic()
                 self.exit_code = await self._run_once(folder)
@@ -233,6 +201,24 @@ class GuardedWorker:
                 pause = min(pause * 2, _LONGEST_PAUSE)
         finally:
             os.close(lock)
+
+    async def _join(self, folder: Path) -> None:
+        """Get the worker a credential of its own if it has none, or return when asked to stop."""
+        joining = Joining(self._settings, folder, self._clock)
+        if not joining.is_needed(replaces=self._replaces):
+            return
+        tasks = [
+            asyncio.ensure_future(joining.join(replaces=self._replaces)),
+            asyncio.ensure_future(self._stopping.wait()),
+        ]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            joined, _ = await asyncio.gather(*tasks, return_exceptions=True)
+        if isinstance(joined, Exception):
+            raise joined
 
     async def _run_once(self, folder: Path) -> int:
         ended = await ended_session(folder, self._clock)
@@ -266,7 +252,8 @@ class GuardedWorker:
     def _environment(self) -> dict[str, str]:
         """Return our environment; a token is passed here, where no list of processes shows it."""
         token = self._settings.worker_token
-        return {**os.environ, TOKEN_VARIABLE: token} if token else dict(os.environ)
+        environ = {name: it for name, it in os.environ.items() if name != JOIN_VARIABLE}
+        return {**environ, TOKEN_VARIABLE: token} if token else environ
 
     def _worker_command(self, ended_session: str) -> list[str]:
         settings = self._settings
@@ -331,20 +318,23 @@ def _lock(folder: Path, worker: str) -> int:
     return descriptor
 
 
-def main(settings: Settings) -> None:
-    """Run in the foreground until TERM or Ctrl-C."""
+def main(settings: Settings, *, replaces: bool = False) -> None:
+    """Run in the foreground until TERM or Ctrl-C; `replaces`: see `JoinWish`."""
     _check(settings)
     supervision.set_up(settings.log_level)
     with ungrouped_errors():
-        uvloop.run(_run(settings))
+        uvloop.run(_run(settings, replaces=replaces))
 
 
 def _check(settings: Settings) -> None:
-    if settings.server and not settings.worker_token:
+    if settings.server and not (
+        settings.worker_token or settings.join_token or _has_joined(settings)
+    ):
         raise Invalid(
             "a worker of a server elsewhere needs a token",
             code="no_worker_token",
-            hint=f"set ROTA_WORKER_TOKEN to what `rota worker token create {settings.name}` shows",
+            hint=f"set ROTA_WORKER_TOKEN to what `rota worker token create {settings.name}` shows,"
+            " or ROTA_JOIN_TOKEN to what `rota worker join-token create` does",
         )
     check_home(settings.home)
     if not settings.server and not worker_socket(settings.home).exists():
@@ -354,8 +344,12 @@ def _check(settings: Settings) -> None:
         )
 
 
-async def _run(settings: Settings) -> None:
-    worker = GuardedWorker(settings, SystemClock())
+def _has_joined(settings: Settings) -> bool:
+    return CredentialFile(worker_folder(settings.home, settings.name)).load()
+
+
+async def _run(settings: Settings, *, replaces: bool = False) -> None:
+    worker = GuardedWorker(settings, SystemClock(), replaces=replaces)
     asked = asyncio.Event()
 
     def stop() -> None:

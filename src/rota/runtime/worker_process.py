@@ -27,17 +27,16 @@ from rota.guardian.options import ExitCode
 from rota.ports.executor import Executor
 from rota.ports.work import Hello, Offer
 from rota.runtime import supervision
-from rota.runtime.settings import worker_folder, worker_socket
-from rota.runtime.supervision import ungrouped_errors
-from rota.runtime.worker import (
+from rota.runtime.credentials import (
     TOKEN_VARIABLE,
     Connect,
-    is_final,
-    leave_note,
-    leave_refusal,
+    CredentialFile,
     over_grpc,
     over_socket,
 )
+from rota.runtime.home import worker_folder, worker_socket
+from rota.runtime.supervision import ungrouped_errors
+from rota.runtime.worker import is_final, leave_note, leave_refusal
 from rota.worker.attempts import Attempts
 from rota.worker.guard import Guard
 from rota.worker.session import SessionConfig, WorkerSession
@@ -123,29 +122,46 @@ async def _run(options: argparse.Namespace) -> None:
         socket.socket(fileno=int(os.environ["ROTA_GUARDIAN_FD"])),
         int(os.environ["ROTA_GUARDIAN_KILL_FD"]),
     )
-    worker = _Worker(options, folder, guard, _connect(options))
+    credential = _own_credential(options, folder)
+    worker = _Worker(options, folder, guard, _connect(options, credential), credential)
     try:
         await worker.run(await guard.greet())
     finally:
         guard.close()
 
 
-def _connect(options: argparse.Namespace) -> Connect:
+def _own_credential(options: argparse.Namespace, folder: Path) -> CredentialFile | None:
+    """Return the credential of a worker that has joined; None: it shows a token, or nothing."""
+    if not options.server or os.environ.get(TOKEN_VARIABLE):
+        return None
+    credential = CredentialFile(folder)
+    credential.load()
+    return credential
+
+
+def _connect(options: argparse.Namespace, credential: CredentialFile | None) -> Connect:
     token = os.environ.pop(TOKEN_VARIABLE, "")  # functions and jobs inherit what is left
     if not options.server:
         return over_socket(worker_socket(options.home))
-    return over_grpc(options.server, token, options.tls_ca)
+    shown = token if credential is None else lambda: credential.token
+    return over_grpc(options.server, shown, options.tls_ca)
 
 
 class _Worker:
     """Session, attempts and executors, wired together."""
 
     def __init__(
-        self, options: argparse.Namespace, folder: Path, guard: Guard, connect: Connect
+        self,
+        options: argparse.Namespace,
+        folder: Path,
+        guard: Guard,
+        connect: Connect,
+        credential: CredentialFile | None,
     ) -> None:
         self._options = options
         self._folder = folder
         self._connect = connect
+        self._credential = credential
         self._guard = guard
         self._clock = SystemClock()
         self._attempts = Attempts(self._clock, OutputSpool(folder / "output"))
@@ -167,6 +183,7 @@ class _Worker:
             self._clock,
             SessionConfig(stop_grace=timedelta(seconds=self._options.stop_grace)),
             note_session=self._note,
+            credential=self._credential,
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, session.stop)

@@ -77,6 +77,8 @@ from rota.api.plans import (
     SubmittedJob,
     Validation,
 )
+from rota.api.principals import Advice, Binding, Principal
+from rota.api.projects import Pool, Project, ProjectChange
 from rota.api.runs import (
     FINAL_STATES,
     Attempt,
@@ -90,18 +92,28 @@ from rota.api.runs import (
     RunDetail,
     Step,
 )
-from rota.api.tokens import Caller, NewToken, NewWorkerToken, Token, WorkerToken
+from rota.api.tokens import (
+    Caller,
+    JoinToken,
+    NewJoinToken,
+    NewToken,
+    NewWorkerToken,
+    Token,
+    WorkerToken,
+)
 from rota.api.why import Holder, NotReason, Obstacle, OrderOfService, Reserved, Why
 from rota.api.workers import Cluster, Offer, PoolQueue, Server, Shard, Worker
 
 __all__ = [
     "FINAL_CART_STATES",
     "FINAL_STATES",
+    "Advice",
     "Answer",
     "Answered",
     "Attempt",
     "Backfill",
     "Batch",
+    "Binding",
     "Bucket",
     "Calendar",
     "CalendarChange",
@@ -141,6 +153,7 @@ __all__ = [
     "JobAndRun",
     "JobDetail",
     "JobForecast",
+    "JoinToken",
     "LateResult",
     "Lateness",
     "LedgerEntry",
@@ -154,6 +167,7 @@ __all__ = [
     "LogPage",
     "LogWindow",
     "MovedJob",
+    "NewJoinToken",
     "NewToken",
     "NewWorkerToken",
     "NotReason",
@@ -167,10 +181,14 @@ __all__ = [
     "PlannedCart",
     "PlannedDeclaration",
     "PlannedRun",
+    "Pool",
     "PoolQueue",
+    "Principal",
     "Problem",
     "ProblemReport",
     "Progress",
+    "Project",
+    "ProjectChange",
     "Quiet",
     "Quota",
     "Reason",

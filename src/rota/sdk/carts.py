@@ -95,12 +95,16 @@ def list_carts(
     state: str | None = None,
     name: str | None = None,
     active: bool | None = None,
+    created_by: str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[Page[Cart]]:
-    """List carts, newest first; `where` is a filter such as `state:running name:upgrade-*`."""
+    """List carts, newest first; `where` is a filter such as `state:running name:upgrade-*`.
+
+    `created_by` is `me`, or for admins anybody's handle.
+    """
     call = get(Page[Cart], "/carts", where=where, state=state, name=name, active=active)
-    return call.with_query(limit=limit, cursor=cursor)
+    return call.with_query(created_by=created_by, limit=limit, cursor=cursor)
 
 
 def get_cart(cart: str) -> Call[CartDetail]:

@@ -28,6 +28,8 @@ from rota.sdk.following import FollowingVerbs
 from rota.sdk.forecasts import ForecastVerbs
 from rota.sdk.jobs import JobVerbs
 from rota.sdk.limits import LimitVerbs
+from rota.sdk.principals import PrincipalVerbs
+from rota.sdk.projects import ProjectVerbs
 from rota.sdk.runs import OutputVerbs, RunVerbs
 from rota.sdk.server import find_server
 from rota.sdk.tokens import TokenVerbs
@@ -54,6 +56,8 @@ class Verbs(
     JobVerbs,
     LimitVerbs,
     OutputVerbs,
+    PrincipalVerbs,
+    ProjectVerbs,
     RunVerbs,
     TokenVerbs,
     WorkerVerbs,

@@ -18,16 +18,18 @@ def forecast(
     measure: str | None = None,
     buckets: int | None = None,
     job: str | None = None,
+    created_by: str | None = None,
 ) -> Call[Forecast]:
     """Forecast when runs will start and what they will wait for, for a time (`24h`) or until one.
 
     `measure` is what the load is measured in: slots, a resource of workers, a named resource or a
-    rate limit. With `job` only its starts, one by one.
+    rate limit. With `job` only its starts, one by one. `created_by` is `me`, or for admins
+    anybody's handle: who asked for the runs, or made the job that will.
     """
     if isinstance(lasting, timedelta):
         lasting = f"{lasting.total_seconds():.6f}s"
     call = get(Forecast, "/forecast", to=end, measure=measure, buckets=buckets, job=job)
-    return call.with_query(**{"from": start, "for": lasting})
+    return call.with_query(**{"from": start, "for": lasting, "created_by": created_by})
 
 
 def simulate(

@@ -17,10 +17,18 @@ from rota.sdk.verbs import Verb
 
 
 def list_jobs(
-    *, name: str | None = None, limit: int | None = None, cursor: str | None = None
+    *,
+    name: str | None = None,
+    created_by: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
 ) -> Call[Page[Job]]:
-    """List jobs by name; `name` may have `*`."""
-    return get(Page[Job], "/jobs", name=name, limit=limit, cursor=cursor)
+    """List jobs by name; `name` may have `*`.
+
+    `created_by` is `me`, or for admins anybody's handle.
+    """
+    call = get(Page[Job], "/jobs", name=name, created_by=created_by)
+    return call.with_query(limit=limit, cursor=cursor)
 
 
 def get_job(job: str) -> Call[JobDetail]:

@@ -76,13 +76,16 @@ def list_runs(
     since: Instant | None = None,
     until: Instant | None = None,
     active: bool | None = None,
+    created_by: str | None = None,
     timezone: str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[Page[Run]]:
     """List runs, newest first; `where` is a filter such as `state:failed job:nightly-* since:6h`.
 
-    Days and times without an offset are on the clocks of `timezone`, by default UTC.
+    Days and times without an offset are on the clocks of `timezone`, by default UTC. `created_by`
+    is `me`, or for admins anybody's handle: who asked for a run; of one that a schedule or another
+    job made, who made its job.
     """
     return get(
         Page[Run],
@@ -96,6 +99,7 @@ def list_runs(
         since=since,
         until=until,
         active=active,
+        created_by=created_by,
         timezone=timezone,
         limit=limit,
         cursor=cursor,

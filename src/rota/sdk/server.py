@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from rota.sdk.credentials import CREDENTIALS_FILE, read_credentials
 from rota.sdk.errors import Denied, Invalid, Unreachable
 
 CONNECTION_FILE = "client.json"
@@ -26,7 +27,10 @@ PREFIX = "ROTA_"
 FROM_FILE = "_FILE"  # ROTA_TOKEN_FILE: read the value from that file
 _DEFAULT_HOME = ".rota"
 _CHANGEABLE_BY_OTHERS = 0o022
-_WHAT_TO_DO = "start one with `rota up`, or set ROTA_URL and ROTA_TOKEN"
+_WHAT_TO_DO = (
+    "start one with `rota up`, log in with `rota login --url`, or set ROTA_URL and ROTA_TOKEN"
+)
+NO_SESSIONS: Mapping[str, str] = {}
 
 
 class Source(IntEnum):
@@ -106,18 +110,43 @@ def decide(
     tokens: Iterable[Value],
     authorities: Iterable[Value],
     note: Note | None,
+    sessions: Mapping[str, str] = NO_SESSIONS,
 ) -> Connection:
-    """Decide which values are in force; the strongest come first, and empty means unset."""
-    url = _strongest(urls) or (note.url if note else None)
+    """Decide which values are in force; the strongest come first, and empty means unset.
+
+    `sessions` has the tokens that people got by `rota login`, by the address of their server.
+    """
+    url = _strongest(urls) or (note.url if note else None) or _only_server(sessions)
     if url is None:
         return Connection(token=_strongest(tokens))
-    is_noted = note is not None and note.url.text == url.text
-    token = _strongest(tokens) or (note.token if note and is_noted else None)
     offered = tuple(authorities)
     allowed = _strongest(it for it in offered if may_vouch(it.source, url.source))
+    is_noted = note is not None and note.url.text == url.text
+    token = (
+        _strongest(tokens)
+        or _session(sessions, url, allowed)
+        or (note.token if note and is_noted else None)
+    )
     ignored = next((it for it in offered if not may_vouch(it.source, url.source)), None)
     is_withheld = token is not None and not may_send(token.source, url.source)
     return Connection(url, token, allowed, is_withheld, ignored)
+
+
+def _only_server(sessions: Mapping[str, str]) -> Value | None:
+    """Return the server that somebody is logged in to, if it is one and no other is named."""
+    if len(sessions) != 1:
+        return None
+    return Value(next(iter(sessions)), Source.USER_FILE, str(CREDENTIALS_FILE))
+
+
+def _session(sessions: Mapping[str, str], url: Value, vouching: Value | None) -> Value | None:
+    """Return the token of the session with this very server, whoever names it.
+
+    Unless authorities of the current folder vouch for it: they could pass off anybody as it.
+    """
+    if url.text not in sessions or (vouching and vouching.source is Source.CURRENT_FOLDER):
+        return None
+    return Value(sessions[url.text], url.source, str(CREDENTIALS_FILE))
 
 
 def find_server(
@@ -168,11 +197,12 @@ def resolve(
     urls = [_checked_value(it) for it in islice(_values("url", url, environ, files), 1)]
     tokens = list(_values("token", token, environ, files))
     authorities = [_as_path(it) for it in _values("tls_ca", None, environ, files)]
-    note = None
+    note, sessions = None, NO_SESSIONS
     if not (_strongest(urls) and _strongest(tokens)):
         home = next(_values("home", None, environ, files), None)
         note = _read_note(home, is_needed=_strongest(urls) is None)
-    return decide(urls, tokens, authorities, note)
+        sessions = read_credentials()
+    return decide(urls, tokens, authorities, note, sessions)
 
 
 def from_environment(name: str, environ: Mapping[str, str]) -> tuple[str, str] | None:

@@ -23,6 +23,11 @@ def resume_worker(worker: str) -> Call[Page[Worker]]:
     return post(Page[Worker], path_of("workers", worker, "resume"))
 
 
+def revoke_worker(worker: str) -> Call[Page[Worker]]:
+    """Revoke all credentials of a worker: it gets nothing more at once; returns its sessions."""
+    return post(Page[Worker], path_of("workers", worker, "revoke"))
+
+
 def get_cluster() -> Call[Cluster]:
     """Get live servers, shards, overdue schedules, and what waits for workers."""
     return get(Cluster, "/cluster")
@@ -45,3 +50,4 @@ class WorkerVerbs:
     list_shards = Verb(list_shards)
     list_workers = Verb(list_workers)
     resume_worker = Verb(resume_worker)
+    revoke_worker = Verb(revoke_worker)

@@ -43,7 +43,8 @@ def submit(
     actor = backfill.created_by
     yield from insert_drafts(tx, drafts, actor=actor)
     facts = {"backfill": backfill.id, "runs": len(runs)}
-    tx.record("job.backfilled", [backfill.job_id], actor=actor, **facts)
+    job = yield query("projects_of_jobs", ids=[backfill.job_id])
+    tx.record_each("job.backfilled", job, actor=actor, **facts)
     return SubmittedBackfill(backfill)
 
 

@@ -98,7 +98,7 @@ def _resume(tx: Tx, locked: LockedCart, what: ResumeCart, actor: str) -> Script[
     released = yield query("let_runs_of_cart_go", key=cart_key(locked.id), now=tx.now)
     tx.effects.times |= bool(released)
     told = {} if what.allow is None else {"allow": str(what.allow)}
-    tx.record("cart.resumed", [locked.id], actor=actor, **told)
+    tx.record_in(locked.project, "cart.resumed", [locked.id], actor=actor, **told)
     return 0
 
 
@@ -118,7 +118,7 @@ def _cancel(tx: Tx, locked: LockedCart, what: CancelCart, actor: str) -> Script[
         )
         locked.look_at = tx.now
         yield from block_runs(tx, locked)  # nothing begins after the answer
-        tx.record("cart.cancelled", [locked.id], actor=actor)
+        tx.record_in(locked.project, "cart.cancelled", [locked.id], actor=actor)
     if what.stops_running:
         rows = yield query("running_runs_of_cart", cart=locked.id)
         yield from ask_to_stop(tx, rows, actor)
@@ -129,7 +129,7 @@ def _approve(tx: Tx, locked: LockedCart, what: ApproveCart, actor: str) -> Scrip
     facts = yield from facts_of(locked)
     commands.approve(facts, what.by, locked.created_by, what.wave)
     locked.approved_by, locked.look_at = actor, tx.now
-    tx.record("cart.approved", [locked.id], actor=actor, wave=facts.pending_wave)
+    tx.record_in(locked.project, "cart.approved", [locked.id], actor=actor, wave=facts.pending_wave)
     return 0
 
 
@@ -149,7 +149,7 @@ def _retry(tx: Tx, locked: LockedCart, what: RetryItems, actor: str) -> Script[i
     yield from count_wave(locked)
     locked.state, locked.look_at, locked.breach_wave = state, tx.now, None
     locked.reason = "" if facts.is_final else locked.reason
-    tx.record("cart.retried", [locked.id], actor=actor, items=items)
+    tx.record_in(locked.project, "cart.retried", [locked.id], actor=actor, items=items)
     return items
 
 
@@ -186,7 +186,14 @@ def _edit(tx: Tx, locked: LockedCart, what: EditCart, actor: str) -> Script[int 
         locked.breach_wave = None  # it is judged anew
     locked.rules, locked.look_at = what.rules, tx.now
     rules = what.rules.to_document()
-    tx.record("cart.edited", [locked.id], actor=actor, items=keys[:_MOST_NAMED], rules=rules)
+    tx.record_in(
+        locked.project,
+        "cart.edited",
+        [locked.id],
+        actor=actor,
+        items=keys[:_MOST_NAMED],
+        rules=rules,
+    )
     return len(what.items)
 
 
@@ -297,7 +304,7 @@ def submit(
             raise Conflict("this due time has its cart", code="template_moved") from error
     yield Many("begin_cart", [(CartState.PLANNED, tx.now, cart)])
     facts = {"name": row["name"], "items": row["items"]}
-    tx.record("cart.submitted", [cart], actor=row["created_by"], **facts)
+    tx.record_in(row["project"], "cart.submitted", [cart], actor=row["created_by"], **facts)
     tx.effects.carts = True
     return cart
 

@@ -38,7 +38,7 @@ SELECT id FROM cart WHERE project = :project AND name = :name AND ended_at IS NU
 
 -- name: running_runs_of_cart
 -- Runs of a cart's items, and its check, that a worker holds and nobody has asked to stop.
-SELECT id, session FROM run
+SELECT id, project, session FROM run
 WHERE id IN (SELECT run FROM cart_item WHERE cart = :cart AND state = 'OPEN'
         UNION ALL SELECT check_run FROM cart WHERE id = :cart)
     AND state IN ('CLAIMED', 'PROCESSING') AND cancel_at IS NULL;

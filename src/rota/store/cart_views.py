@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from operator import itemgetter
 
+from rota.domain.access import is_in
 from rota.domain.carts.facts import ItemState
 from rota.domain.errors import Conflict, StaleTransition
 from rota.domain.ids import CartId, JobId, instant, micros, shard_of
@@ -27,6 +29,7 @@ from rota.ports.carts import (
     Wave,
 )
 from rota.store.rows import (
+    by_kind,
     cart_from,
     cart_rules_from,
     from_json,
@@ -34,6 +37,7 @@ from rota.store.rows import (
     like_pattern,
     optional_instant,
     optional_micros,
+    project_filter,
     to_json,
 )
 from rota.store.script import Many, Query, Row, Script, query
@@ -45,7 +49,7 @@ _LATER_THAN_ALL = 2**62
 
 def carts(wanted: CartQuery, /) -> Script[list[Cart]]:
     rows = yield _carts_query(wanted)
-    return [cart_from(row) for row in rows if row["project"] == wanted.project]
+    return [cart_from(row) for row in rows if is_in(row["project"], wanted.project)]
 
 
 def _carts_query(wanted: CartQuery) -> Query:
@@ -60,17 +64,19 @@ def _carts_query(wanted: CartQuery) -> Query:
             limit=wanted.limit,
         )
     before = wanted.before
-    return query(
-        "select_carts",
-        project=wanted.project,
-        before_at=micros(before[0]) if before else _LATER_THAN_ALL,
-        before_id=before[1] if before else "",
-        name=wanted.name,
-        name_like=like_pattern(wanted.name_like),
-        any_state=int(not wanted.states),
-        states=wanted.states,
-        limit=wanted.limit,
-    )
+    filters = {
+        "before_at": micros(before[0]) if before else _LATER_THAN_ALL,
+        "before_id": before[1] if before else "",
+        "name": wanted.name,
+        "name_like": like_pattern(wanted.name_like),
+        "any_state": int(not wanted.states),
+        "states": wanted.states,
+        "created_by": wanted.created_by,
+        "limit": wanted.limit,
+    }
+    if isinstance(wanted.project, str):
+        return query("select_carts", project=wanted.project, **filters)
+    return query("select_carts_of_projects", **project_filter(wanted.project), **filters)
 
 
 def items(wanted: ItemQuery, /) -> Script[list[Item]]:
@@ -171,13 +177,13 @@ def save(tx: Tx, changes: TemplateChanges, actor: str) -> Script[None]:
             yield _saved(tx.now, each, actor) if isinstance(each, NewTemplate) else _deleted(each)
         except StaleTransition as error:
             raise (yield from _conflict(each)) from error
+    tx.effects.carts |= bool(both)
     for kind, names in (
-        ("cart.defined", [each.name for each in changes.new]),
-        ("cart.deleted", [each.name for each in changes.removed]),
+        ("cart.defined", [(each.project, each.name) for each in changes.new]),
+        ("cart.deleted", [(each.project, each.name) for each in changes.removed]),
     ):
-        if names:
-            tx.record(kind, names, actor=actor)
-            tx.effects.carts = True
+        for project, same in by_kind(names, itemgetter(0)).items():
+            tx.record_in(project, kind, [name for _, name in same], actor=actor)
 
 
 def _saved(now: int, template: NewTemplate, actor: str) -> Many:
@@ -244,7 +250,7 @@ def pass_over(tx: Tx, due: DueTemplate, missed: MissedCarts) -> Script[None]:
     }
     if missed.message:
         told["message"] = missed.message
-    tx.record("cart.missed", [due.name], actor="scheduler", **told)
+    tx.record_in(due.project, "cart.missed", [due.name], actor="scheduler", **told)
 
 
 def moved(due: DueTemplate) -> Many:

@@ -9,6 +9,17 @@ WHERE project = :project AND state <> 'LOADING' AND (created_at, id) < (:before_
     AND (CAST(:name AS TEXT) IS NULL OR name = :name)
     AND (CAST(:name_like AS TEXT) IS NULL OR lower(name) LIKE lower(:name_like) ESCAPE '\')
     AND (:any_state = 1 OR state = ANY(:states))
+    AND (CAST(:created_by AS TEXT) IS NULL OR created_by = :created_by)
+ORDER BY created_at DESC, id DESC LIMIT :limit;
+
+-- name: select_carts_of_projects
+-- Carts of some projects, or of all, newest first.
+SELECT * FROM cart
+WHERE (:any_project = 1 OR project = ANY(:projects)) AND state <> 'LOADING' AND (created_at, id) < (:before_at, :before_id)
+    AND (CAST(:name AS TEXT) IS NULL OR name = :name)
+    AND (CAST(:name_like AS TEXT) IS NULL OR lower(name) LIKE lower(:name_like) ESCAPE '\')
+    AND (:any_state = 1 OR state = ANY(:states))
+    AND (CAST(:created_by AS TEXT) IS NULL OR created_by = :created_by)
 ORDER BY created_at DESC, id DESC LIMIT :limit;
 
 -- name: select_carts_by_prefix

@@ -259,7 +259,7 @@ def block_runs(tx: Tx, locked: LockedCart, gates: Collection[str] | None = None)
     yield query("move_waiters_of_cart", cart=locked.id, key=key, reasons=reasons)
     blocked = yield query("block_runs_of_cart", cart=locked.id, key=key, reasons=reasons)
     if blocked:
-        tx.record("run.blocked", [row["id"] for row in blocked], actor=_ACTOR)
+        tx.record_each("run.blocked", blocked, actor=_ACTOR)
         tx.effects.chains.leave(row["chain"] for row in blocked)
         yield from release_jobs(tx, {row["job_id"] for row in blocked} & set(gates))
 
@@ -331,7 +331,7 @@ def _judge(tx: Tx, locked: LockedCart, gates: Collection[str]) -> Script[None]:
 
 
 def _tell(tx: Tx, locked: LockedCart, event: str, *, actor: str = _ACTOR, **data: object) -> None:
-    tx.record(event, [locked.id], actor=actor, **data)
+    tx.record_in(locked.project, event, [locked.id], actor=actor, **data)
 
 
 @dataclass(slots=True)
@@ -486,12 +486,8 @@ def _tell_end_of_wave(tx: Tx, locked: LockedCart) -> Script[None]:
     """Unless some of its items are still to start."""
     [pending] = yield query("count_pending", cart=locked.id, wave=locked.current_wave, limit=1)
     if not pending["count"]:
-        told = {
-            "wave": locked.current_wave,
-            "items": locked.wave_items,
-            "failed": locked.wave_failed,
-        }
-        tx.record("cart.wave_finished", [locked.id], actor="scheduler", **told)
+        wave, items = locked.current_wave, locked.wave_items
+        _tell(tx, locked, "cart.wave_finished", wave=wave, items=items, failed=locked.wave_failed)
 
 
 def _end_of(cart: CartId, row: Row) -> tuple[object, ...]:

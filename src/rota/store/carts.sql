@@ -90,7 +90,7 @@ WHERE id IN (SELECT run FROM cart_item WHERE cart = :cart AND state = 'OPEN'
 -- What was queued of a cart waits for the cart from now on.
 UPDATE run SET state = 'BLOCKED', blocked_on = :key, reasons = :reasons, gate_job = NULL
 WHERE cart = :cart AND state = 'QUEUED'
-RETURNING id, chain, job_id;
+RETURNING id, project, chain, job_id;
 
 -- name: move_waiters_of_cart
 -- The same of what waited at another gate, but for what a person holds.

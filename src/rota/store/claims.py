@@ -184,7 +184,7 @@ def _give(tx: Tx, session: Row, queue: Queue, going: Picked) -> Script[Rows]:
             tx.effects.chains.leave({chain} & queue.look.whole)
     in_order = [claimed[seq] for seq in going if seq in claimed]
     ids = list(map(itemgetter("id"), in_order))
-    tx.record_quietly("run.claimed", ids, actor=session["id"])
+    tx.record_quietly("run.claimed", in_order, actor=session["id"])
     tx.effects.served[queue.pool] += len(ids)
     tx.effects.claimed(ids)
     return in_order
@@ -194,7 +194,7 @@ def _batch(rows: Rows) -> WorkBatch:
     """The columns of `claim_runs`: no run has an object of its own."""
     if not rows:
         return WorkBatch()
-    _, runs, numbers, ids, versions, due_at, deadlines, inputs, carts, items = map(
+    _, runs, numbers, ids, versions, due_at, deadlines, inputs, carts, items, _ = map(
         list, zip(*rows, strict=True)
     )
     refs = list(zip(ids, versions, strict=True))

@@ -29,14 +29,14 @@ from rota.store.keys import charge_output
 from rota.store.releases import release_jobs
 from rota.store.rows import by_kind, from_json, optional_instant, optional_micros, to_json
 from rota.store.runs import settle_output
-from rota.store.script import Columns, LookAgain, Many, Row, Script, lock, query
+from rota.store.script import Columns, LookAgain, Many, Row, Rows, Script, lock, query
 from rota.store.tx import Tx, lock_carts, runs_ended
 from rota.store.waits import too_late
 
 _RESULTS = frozenset(AttemptResult)
 _MEMORY = 0.2  # weight of the newest duration in a job's moving average
 _WORD = re.compile(r"[a-z][a-z0-9_ -]{0,39}")  # what a worker may give as a cause
-_kind_in = itemgetter(*range(5))  # see `_Kind`
+_kind_in = itemgetter(*range(6))  # see `_Kind`
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def finish(tx: Tx, session: str, report: Report, wish: Wish) -> Script[Finished]
     gates = yield from lock_gates_of(runs, dropped)
     rows = (yield from _rows(runs)) if outcomes else {}
     doubtful = yield from _complete(tx, session, ends, gates)
-    valid = [o for o in outcomes if _is_leased(rows.get(o.run), session, o)]
+    valid = [o for o in outcomes if _counts(rows.get(o.run), session, o)]
     yield from _end(tx, session, valid, rows, gates)
     yield from runs_ended(tx, carts, gates)
     if len(valid) < len(outcomes):
@@ -197,12 +197,18 @@ def _is_leased(row: Row | None, session: str, outcome: Outcome) -> bool:
     )
 
 
+def _counts(row: Row | None, session: str, outcome: Outcome) -> bool:
+    """Whether what a worker reports counts: it has the attempt, and its credential is good."""
+    return row is not None and not row["barred"] and _is_leased(row, session, outcome)
+
+
 def _late(tx: Tx, session: str, outcomes: Sequence[Outcome]) -> Script[set[Fence]]:
     """Tell reports that were accepted before from those that came too late.
 
     The latter are kept, if the session ever had leased what it reports about.
     """
-    results = yield from _results_of(session, {outcome.run for outcome in outcomes})
+    latest = yield query("reported_runs", ids={outcome.run for outcome in outcomes})
+    results = yield from _results_of(session, latest)
     # LOST is what the store writes once it has given an attempt up: this report came after that.
     late = {
         fence: outcome
@@ -216,14 +222,14 @@ def _late(tx: Tx, session: str, outcomes: Sequence[Outcome]) -> Script[set[Fence
             [(o.run, o.number, session, tx.now, o.result, o.message) for o in kept.values()],
             exactly=False,
         )
-        tx.record("run.late_result", [fence.run for fence in kept], actor=session)
+        runs = {fence.run for fence in kept}
+        tx.record_each("run.late_result", [r for r in latest if r["id"] in runs], actor=session)
     return set(late)
 
 
-def _results_of(session: str, runs: set[str]) -> Script[dict[Fence, str | None]]:
+def _results_of(session: str, latest: Rows) -> Script[dict[Fence, str | None]]:
     """How the attempts at these runs ended that the session has or had leased."""
-    latest = yield query("reported_runs", ids=runs)
-    earlier = yield query("ended_attempts", ids=runs)
+    earlier = yield query("ended_attempts", ids=[row["id"] for row in latest])
     attempts = [(r["id"], r["attempt"], r["session"], r["result"]) for r in latest]
     attempts += [(r["run_id"], r["number"], r["session"], r["result"]) for r in earlier]
     return {
@@ -231,6 +237,13 @@ def _results_of(session: str, runs: set[str]) -> Script[dict[Fence, str | None]]
         for run, attempt, holder, result in attempts
         if holder == session
     }
+
+
+def foreign(session: str, fences: Sequence[Fence]) -> Script[list[Fence]]:
+    """Those of these attempts that the session never had leased."""
+    latest = yield query("reported_runs", ids={fence.run for fence in fences})
+    own = yield from _results_of(session, latest)
+    return [fence for fence in fences if fence not in own]
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,6 +418,7 @@ def _output_state(outcome: Outcome) -> OutputState:
 class _Kind(NamedTuple):
     """Common part of ends that are settled as one, as the first columns of `complete_runs`."""
 
+    project: str
     job_id: str
     job: str
     chain: str
@@ -454,6 +468,7 @@ def _row(end: _End) -> tuple[object, ...]:
     row = end.row
     began_at = end.started_at or row["claimed_at"]
     return (
+        row["project"],
         row["job_id"],
         row["job"],
         row["chain"],
@@ -490,7 +505,8 @@ def settle(tx: Tx, groups: Sequence[_Group], gates: Collection[str], *, actor: s
     _correct_charges(tx, groups)
     _learn_durations(tx, groups)
     for (state, cause), same in by_kind(groups, attrgetter("state", "cause")).items():
-        _tell(tx, state, cause, same, actor)
+        for project, its in by_kind(same, attrgetter("kind.project")).items():
+            _tell(tx, project, (state, cause), its, actor)
         if is_final(state):
             _count(tx, same)
         tx.effects.times |= state is RunState.SCHEDULED
@@ -535,8 +551,12 @@ def _learn_durations(tx: Tx, groups: Sequence[_Group]) -> None:
         tx.effects.learned.append((mean, keep, job))
 
 
-def _tell(tx: Tx, state: RunState, cause: str, groups: Sequence[_Group], actor: str) -> None:
-    tx.record(
+def _tell(
+    tx: Tx, project: str, end: tuple[RunState, str], groups: Sequence[_Group], actor: str
+) -> None:
+    state, cause = end
+    tx.record_in(
+        project,
         "run.finished" if is_final(state) else f"run.{state.lower()}",
         [run for group in groups for run in group.runs],
         actor=actor,

@@ -19,7 +19,7 @@ WHERE run_id = ANY(:ids) GROUP BY run_id, attempt;
 
 -- name: reported_runs
 -- How the latest attempts of these runs stand.
-SELECT id, attempt, session, result FROM run WHERE id = ANY(:ids);
+SELECT id, project, attempt, session, result FROM run WHERE id = ANY(:ids);
 
 -- name: gated_runs
 -- Which of these runs count at a gate, and at whose.
@@ -42,7 +42,8 @@ UPDATE run SET state = 'COMPLETED', result = 'COMPLETED', outputs = report.outpu
 FROM report
 WHERE run.id = report.id AND run.attempt = report.number AND coalesce(run.session, '') = :session
     AND run.state IN ('CLAIMED', 'PROCESSING')
-RETURNING job_id, job, chain, capacity, gate_job, run.id, run.attempt, expected,
+    AND NOT EXISTS (SELECT 1 FROM session WHERE session.id = :session AND barred = 1)
+RETURNING project, job_id, job, chain, capacity, gate_job, run.id, run.attempt, expected,
     run.ended_at - run.started_at AS duration,
     CASE WHEN backfill IS NULL THEN run.first_started_at - release_at END AS delay, cart, keys;
 

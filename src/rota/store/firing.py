@@ -69,8 +69,8 @@ def _answer(tx: Tx, current: Sequence[_Current]) -> Script[int]:
     yield from insert_unanswered((firing.job_id, firing.answered) for firing in firings)
     finished = [firing.job_id for firing in firings if firing.finishes_job]
     if finished:
-        yield query("finish_jobs", ids=finished, now=tx.now)
-        tx.record("job.finished", finished, actor="scheduler")
+        done = yield query("finish_jobs", ids=finished, now=tx.now)
+        tx.record_each("job.finished", done, actor="scheduler")
     return len(drafts)
 
 

@@ -6,7 +6,7 @@ WHERE job_id = :id AND next_at = :claimed AND version = :version;
 
 -- name: finish_jobs
 -- A job that was to run once has fired.
-UPDATE job SET finished_at = :now WHERE id = ANY(:ids);
+UPDATE job SET finished_at = :now WHERE id = ANY(:ids) RETURNING id, project;
 
 -- name: known_runs
 -- Which of these ids exist.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
@@ -18,7 +18,13 @@ from rota.domain.states import RunState
 from rota.ports.forecasts import ComingJob, OpenCart, OpenRun, PredictedStart, TokensLeft
 from rota.store.gates import closable_job
 from rota.store.keys import rules_of, with_charges
-from rota.store.rows import cart_rules_from, from_json, optional_instant, rules_from
+from rota.store.rows import (
+    bounds_from,
+    cart_rules_from,
+    from_json,
+    optional_instant,
+    rules_from,
+)
 from rota.store.script import Many, Row, Script, query
 from rota.store.tx import Tx
 
@@ -36,7 +42,8 @@ def open_runs(limit: int) -> Script[list[OpenRun]]:
     rows = yield query("all_open_runs", limit=limit)
     jobs = (yield query("job_gates", ids={row["job_id"] for row in rows})) if rows else ()
     closable = {row["id"]: closable_job(row) for row in jobs}
-    return [_open_run(row, closable.get(row["job_id"])) for row in rows]
+    makers = {row["id"]: row["created_by"] for row in jobs}
+    return [_open_run(row, closable.get(row["job_id"]), makers) for row in rows]
 
 
 def open_carts(limit: int) -> Script[list[OpenCart]]:
@@ -106,6 +113,7 @@ def _coming_job(row: Row) -> ComingJob:
         waits=bool(row["waits"]),
         created_at=instant(row["created_at"]),
         answered_to=optional_instant(row["answered_to"] or None),
+        bounds=bounds_from(row["bounds"]),
     )
 
 
@@ -125,10 +133,10 @@ def _open_cart(waves: Sequence[Row]) -> OpenCart:
     )
 
 
-def _open_run(row: Row, job: ClosableJob | None) -> OpenRun:
+def _open_run(row: Row, job: ClosableJob | None, makers: Mapping[str, str]) -> OpenRun:
     state = RunState(row["state"])
     is_held = state in (RunState.CLAIMED, RunState.PROCESSING)
-    timeout = row["timeout"]
+    timeout, is_by_job = row["timeout"], row["trigger"] in (Trigger.SCHEDULE, Trigger.AFTER)
     return OpenRun(
         id=RunId(row["id"]),
         project=row["project"],
@@ -152,6 +160,7 @@ def _open_run(row: Row, job: ClosableJob | None) -> OpenRun:
         timeout=None if timeout is None else timeout / SECOND,
         deadline_at=optional_instant(row["deadline_at"]),
         cart=CartId(row["cart"]) if row["cart"] else None,
+        created_by=makers.get(row["job_id"], "") if is_by_job else row["created_by"],
         keys=from_json(row["keys"]) or {},
         closable=job,
     )

@@ -2,7 +2,8 @@
 -- Jobs that come by themselves before a time, the next ones first.
 SELECT job.id, job.project, job.name, job.version, job.created_by, job.paused_until,
     job.created_at, job_version.document, job_version.rules, schedule.anchor, schedule.next_at,
-    schedule.held_from, schedule.waits, schedule.answered_to
+    schedule.held_from, schedule.waits, schedule.answered_to,
+    (SELECT bounds FROM project WHERE project.name = job.project AND bounds <> '') AS bounds
 FROM schedule
 JOIN job ON job.id = schedule.job_id
 JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
@@ -13,7 +14,8 @@ ORDER BY schedule.next_at LIMIT :limit;
 -- Jobs that come again once their run has ended, once their pause has, or once another has completed.
 SELECT job.id, job.project, job.name, job.version, job.created_by, job.paused_until,
     job.created_at, job_version.document, job_version.rules, schedule.anchor, schedule.next_at,
-    schedule.held_from, schedule.waits, schedule.answered_to
+    schedule.held_from, schedule.waits, schedule.answered_to,
+    (SELECT bounds FROM project WHERE project.name = job.project AND bounds <> '') AS bounds
 FROM (SELECT job_id FROM schedule WHERE waits = 1
     UNION SELECT id FROM job WHERE paused_until IS NOT NULL AND paused_until < :before
     UNION SELECT job_id FROM dependency) AS waiting
@@ -26,7 +28,7 @@ WHERE job.deleted_at IS NULL LIMIT :limit;
 -- Runs that are not final, the oldest first.
 SELECT id, project, job_id, job, state, trigger, created_at, due_at, previous_due, release_at,
     eligible_at, claimed_at, started_at, session, blocked_on, pool, priority, chain, shape, expected,
-    timeout, deadline_at, keys, cart
+    timeout, deadline_at, keys, cart, created_by
 FROM active_run ORDER BY seq LIMIT :limit;
 
 -- name: open_carts

@@ -26,7 +26,7 @@ from rota.domain.ids import BackfillId, JobId, RunId, instant
 from rota.domain.run import Trigger
 from rota.domain.states import RunState
 from rota.store import tx
-from rota.store.rows import optional_instant, rules_from
+from rota.store.rows import bounds_from, optional_instant, rules_from
 from rota.store.script import LookAgain, Row, Script, lock, query
 
 LockGates: TypeAlias = Callable[[Collection[str]], Script[set[str]]]
@@ -219,7 +219,8 @@ def closable_job(row: Row) -> ClosableJob | None:
     if row["deleted_at"] is not None:  # its live runs are to finish
         return None
     until = optional_instant(row["paused_until"]) if row["paused"] else None
-    return ClosableJob(JobId(row["id"]), rules_from(row["rules"]), bool(row["paused"]), until)
+    rules, bounds = rules_from(row["rules"]), bounds_from(row["bounds"])
+    return ClosableJob(JobId(row["id"]), rules, bool(row["paused"]), until, bounds)
 
 
 def job_rules(rows: Sequence[Row], now: int) -> dict[str, JobRules]:

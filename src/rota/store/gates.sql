@@ -8,6 +8,7 @@ WHERE job.project = :project AND job.name = ANY(:names) AND job.deleted_at IS NU
 -- What the gates need to know of jobs.
 SELECT job.id, job.name, job.paused, job.paused_until, job.deleted_at, job.expected_seconds, job.created_at,
     job_version.job_id, job_version.version, job_version.rules, job.project, job.created_by,
+    (SELECT bounds FROM project WHERE project.name = job.project AND bounds <> '') AS bounds,
     CASE WHEN job.project IN (SELECT project FROM declaration WHERE kind IN ('rate', 'quota'))
         THEN 1 ELSE 0 END AS has_limits
 FROM job JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version

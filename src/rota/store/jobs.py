@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 from rota.domain.errors import Conflict, StaleTransition
@@ -18,17 +19,20 @@ from rota.store import calendars, cart_views, limits, order
 from rota.store.dependencies import forget_jobs, refuse_rings, save_dependencies
 from rota.store.firing import answer_overdue
 from rota.store.gates import lock_gates
+from rota.store.projects import share_projects
 from rota.store.releases import block_job, release_jobs, unblock_job
 from rota.store.rows import (
+    by_kind,
     from_json,
     job_from,
     like_pattern,
     optional_instant,
     optional_micros,
+    project_filter,
     to_json,
 )
 from rota.store.schedules import answered_to, insert_unanswered, moved_meanwhile
-from rota.store.script import Many, Script, query
+from rota.store.script import Many, Query, Script, query
 from rota.store.transactions import of_each, together
 from rota.store.tx import Tx
 from rota.store.waits import EndOfWait, end_waiting
@@ -44,6 +48,13 @@ class Definitions:
     templates: TemplateChanges = NO_TEMPLATES
     declarations: Sequence[Declaration] = ()
     shares: Sequence[str] = ()  # that jobs may name from now on
+
+    @property
+    def projects(self) -> set[str]:
+        """Projects that get something."""
+        owners = {job.project for job in self.jobs} | {each.project for each in self.calendars}
+        owners |= {each.project for each in self.templates.new}
+        return owners | {each.project for each in self.declarations}
 
 
 def save(
@@ -65,6 +76,7 @@ def save(
 def _save_all(tx: Tx, definitions: Definitions, actor: str) -> Script[None]:
     tx.effects.times = True
     jobs = sorted(definitions.jobs, key=lambda job: (job.project, job.name))
+    yield from share_projects(definitions.projects)
     # Calendars, templates, gates: the order of locks.
     users = yield from calendars.lock_calendars(definitions.calendars, jobs)
     yield from cart_views.save(tx, definitions.templates, actor)
@@ -86,11 +98,10 @@ def _save_all(tx: Tx, definitions: Definitions, actor: str) -> Script[None]:
     yield from save_dependencies(tx, jobs)
     if definitions.removed:
         yield from _remove(tx, definitions.removed, actor)
+    for (project, is_old), same in by_kind(jobs, _project_and_age).items():
+        kind = "job.changed" if is_old else "job.created"
+        tx.record_in(project, kind, [job.id for job in same], actor=actor)
     changed = [job.id for job in jobs if job.expected_version]
-    created = [job.id for job in jobs if not job.expected_version]
-    for kind, ids in (("job.created", created), ("job.changed", changed)):
-        if ids:
-            tx.record(kind, ids, actor=actor)
     limited = [job.id for job in jobs if job.expected_version and job.rules.max_concurrency]
     if limited:
         # Runs by hand of a job without a limit count nowhere: those with a slot do from now on.
@@ -163,6 +174,10 @@ def _changed_meanwhile(name: str) -> Conflict:
     )
 
 
+def _project_and_age(job: NewJob) -> tuple[str, bool]:
+    return job.project, bool(job.expected_version)
+
+
 def _remove(tx: Tx, removed: Sequence[RemovedJob], actor: str) -> Script[None]:
     """Delete jobs. Runs that a pause blocks, or that wait for other jobs, end with them."""
     for job in removed:
@@ -181,8 +196,9 @@ def _remove(tx: Tx, removed: Sequence[RemovedJob], actor: str) -> Script[None]:
     yield query("forget_calendar_uses", ids=ids)
     if gone:
         yield from forget_jobs(tx, gone)
-        names = [row["name"] for row in gone]
-        tx.record("job.deleted", [row["id"] for row in gone], actor=actor, names=names)
+        for same in by_kind(gone, itemgetter("project")).values():
+            names = [row["name"] for row in same]
+            tx.record_each("job.deleted", same, actor=actor, names=names)
 
 
 def move(tx: Tx, moves: Sequence[ScheduleMove], *, actor: str) -> Script[None]:
@@ -194,9 +210,10 @@ def move(tx: Tx, moves: Sequence[ScheduleMove], *, actor: str) -> Script[None]:
             yield from answer_overdue(tx, item.overdue)
         yield from _move(tx.now, item, actor)
     yield from insert_unanswered((item.job_id, item.answered) for item in moves)
-    for kind in sorted({item.kind for item in moves}):
-        ids = [item.job_id for item in moves if item.kind == kind]
-        tx.record(f"job.{kind}", ids, actor=actor)
+    kinds = {item.job_id: item.kind for item in moves}
+    moved = yield query("projects_of_jobs", ids=kinds)
+    for kind, rows in sorted(by_kind(moved, lambda row: kinds[row["id"]]).items()):
+        tx.record_each(f"job.{kind}", rows, actor=actor)
     for item in moves:
         if item.paused:
             yield from block_job(tx, item.job_id)
@@ -231,16 +248,26 @@ def find(wanted: JobQuery, /) -> Script[list[Job]]:
             "select_jobs_by_calendar", calendar=wanted.calendar, project=wanted.project
         )
     else:
-        rows = yield query(
-            "select_jobs",
-            project=wanted.project,
-            after_name=wanted.after_name,
-            name_like=like_pattern(wanted.name_like),
-            set_name=wanted.set_name,
-            created_by=wanted.created_by,
-            limit=wanted.limit,
-        )
-    return sorted((job_from(row) for row in rows), key=lambda job: job.name)
+        rows = yield _list_query(wanted)
+    return sorted((job_from(row) for row in rows), key=lambda job: (job.project, job.name))
+
+
+def _list_query(wanted: JobQuery) -> Query:
+    filters = {
+        "after_name": wanted.after_name,
+        "name_like": like_pattern(wanted.name_like),
+        "set_name": wanted.set_name,
+        "created_by": wanted.created_by,
+        "limit": wanted.limit,
+    }
+    if isinstance(wanted.project, str):
+        return query("select_jobs", project=wanted.project, **filters)
+    return query(
+        "select_jobs_of_projects",
+        **project_filter(wanted.project),
+        after_project=wanted.after_project,
+        **filters,
+    )
 
 
 def names_of_jobs(project: str, like: str, limit: int) -> Script[list[str]]:

@@ -61,6 +61,16 @@ WHERE project = :project AND name > :after_name
     AND (CAST(:created_by AS TEXT) IS NULL OR created_by = :created_by)
 ORDER BY name LIMIT :limit;
 
+-- name: select_jobs_of_projects
+-- Jobs of some projects, or of all, in order of these and of their names.
+SELECT * FROM current_job
+WHERE (project, name) > (:after_project, :after_name)
+    AND (:any_project = 1 OR project = ANY(:projects))
+    AND (CAST(:name_like AS TEXT) IS NULL OR lower(name) LIKE lower(:name_like) ESCAPE '\')
+    AND (CAST(:set_name AS TEXT) IS NULL OR set_name = :set_name)
+    AND (CAST(:created_by AS TEXT) IS NULL OR created_by = :created_by)
+ORDER BY project, name LIMIT :limit;
+
 -- name: select_jobs_by_id
 -- These jobs.
 SELECT * FROM current_job WHERE id = ANY(:ids) AND coalesce(project, '') = :project;
@@ -109,6 +119,10 @@ SELECT job_id, version, document FROM job_version WHERE job_id = ANY(:ids);
 UPDATE run SET gate_job = job_id
 WHERE gate_job IS NULL AND seq IN (SELECT seq FROM active_run WHERE coalesce(job_id, '') = ANY(:ids)
     AND state IN ('QUEUED', 'CLAIMED', 'PROCESSING', 'UNKNOWN'));
+
+-- name: projects_of_jobs
+-- Where these jobs are.
+SELECT id, project FROM job WHERE id = ANY(:ids);
 
 -- name: waiting_runs_of_paused_jobs
 -- What the pause of these jobs holds.

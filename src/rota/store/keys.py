@@ -231,7 +231,7 @@ def promise(asks: Sequence[Ask]) -> Script[None]:
 def wait_for_keys(short: Mapping[int, Sequence[Shortage]]) -> Script[Rows]:
     """Let runs, by their numbers, wait for the first key that each is short of.
 
-    Returns their ids and chains.
+    Returns their ids, projects and chains.
     """
     values = [
         {
@@ -323,7 +323,7 @@ def _reconsider(tx: Tx, key: Key, known: Collection[int]) -> Script[None]:
 def _wait(tx: Tx, short: Mapping[int, Sequence[Shortage]]) -> Script[None]:
     rows = yield from wait_for_keys(short)
     ids = [row["id"] for row in rows]
-    tx.record("run.blocked", ids, actor="scheduler")
+    tx.record_each("run.blocked", rows, actor="scheduler")
     tx.effects.claimed(ids)
     tx.effects.chains.leave(row["chain"] for row in rows)
     tx.effects.keys = True

@@ -84,7 +84,7 @@ UPDATE run SET state = 'BLOCKED', blocked_on = short.key, reasons = short.reason
 FROM (SELECT value ->> 'seq' AS seq, value ->> 'key' AS key, value ->> 'reasons' AS reasons,
         value ->> 'eligible_at' AS eligible_at FROM json_each(:runs)) AS short
 WHERE run.seq = short.seq AND run.state IN ('SCHEDULED', 'BLOCKED', 'QUEUED')
-RETURNING run.id, run.chain;
+RETURNING run.id, run.project, run.chain;
 
 -- name: key_waiters
 -- The first and the last of those who wait for a key, of each of its priorities.

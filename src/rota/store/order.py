@@ -180,4 +180,4 @@ def _reservation(now: int, pool: str) -> Script[Reserved | None]:
     if not rows:
         return None
     [row] = rows
-    return Reserved(RunId(row["id"]), row["worker"], instant(row["expires_at"]))
+    return Reserved(RunId(row["id"]), row["worker"], instant(row["expires_at"]), row["project"])

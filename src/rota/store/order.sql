@@ -58,7 +58,7 @@ SELECT count(*) AS runs FROM run WHERE state = 'BLOCKED' AND keys IS NOT NULL AN
 
 -- name: kept_free
 -- The worker of a pool that is kept free, and for which run.
-SELECT run.id, session.worker, reservation.expires_at FROM reservation
+SELECT run.id, run.project, session.worker, reservation.expires_at FROM reservation
 JOIN run ON run.seq = reservation.seq JOIN session ON session.id = reservation.session
 WHERE reservation.pool = :pool AND reservation.expires_at > :now AND run.state = 'QUEUED'
     AND session.alive = 1 AND session.stopping = 0;

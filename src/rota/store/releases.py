@@ -163,7 +163,7 @@ def _block(tx: Tx, blocked: Sequence[tuple[Row, Admission]]) -> Script[None]:
     bounds = [(end_of_wait(row["release_at"], a), row["id"]) for row, a in blocked if a.within]
     if bounds:
         yield Many("bound_wait", bounds)
-    tx.record("run.blocked", [row["id"] for row, _ in blocked], actor="scheduler")
+    tx.record_each("run.blocked", [row for row, _ in blocked], actor="scheduler")
 
 
 def apply_side_effects(tx: Tx, gatekeeper: Gatekeeper, actor: str) -> Script[None]:
@@ -273,7 +273,7 @@ def block_job(tx: Tx, job: JobId) -> Script[None]:
     key, reasons = closed.key, (closed,)
     blocked = yield query("block_queued_runs", job=job, key=key, reasons=reasons_to(reasons))
     if blocked:
-        tx.record("run.blocked", [run["id"] for run in blocked], actor="scheduler")
+        tx.record_each("run.blocked", blocked, actor="scheduler")
         tx.effects.chains.leave(run["chain"] for run in blocked)
     for trigger in (Trigger.SCHEDULE, Trigger.MANUAL):
         yield _move_waiters(job_key(job), key, reasons, trigger)

@@ -14,7 +14,8 @@ WHERE run.state = 'BLOCKED' AND run.blocked_on = :key ORDER BY backfill.id;
 -- name: waited_jobs
 -- The same, of those jobs that have a run waiting for them or for its turn in a backfill of theirs.
 SELECT job.id, job.name, job.paused, job.paused_until, job.deleted_at, job.expected_seconds, job.created_at,
-    job_version.rules
+    job_version.rules,
+    (SELECT bounds FROM project WHERE project.name = job.project AND bounds <> '') AS bounds
 FROM job JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
 WHERE job.id = ANY(:ids) AND (
     EXISTS (SELECT 1 FROM run WHERE run.state = 'BLOCKED' AND run.blocked_on = 'job:' || job.id)
@@ -25,15 +26,15 @@ ORDER BY job.id;
 
 -- name: waiting_runs
 -- Runs that wait on this key, oldest first.
-SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, created_at,
-    keys, shape
+SELECT id, seq, project, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority,
+    created_at, keys, shape
 FROM run
 WHERE state = 'BLOCKED' AND blocked_on = :key AND seq > :after ORDER BY seq LIMIT :limit;
 
 -- name: waiting_triggered_runs
 -- The same, without those that a schedule asked for.
-SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, created_at,
-    keys, shape
+SELECT id, seq, project, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority,
+    created_at, keys, shape
 FROM run
 WHERE state = 'BLOCKED' AND blocked_on = :key AND trigger <> 'schedule' AND seq > :after
 ORDER BY seq LIMIT :limit;
@@ -48,7 +49,7 @@ ORDER BY blocked_on LIMIT :limit;
 UPDATE run SET state = 'BLOCKED', blocked_on = :key, reasons = :reasons,
     gate_job = CASE WHEN trigger = 'schedule' THEN job_id END
 WHERE state = 'QUEUED' AND coalesce(job_id, '') = :job
-RETURNING id, chain;
+RETURNING id, project, chain;
 
 -- name: tell_waiters
 -- What these runs wait for has changed, such as the end of a pause.
@@ -78,8 +79,8 @@ SELECT DISTINCT job_id, cart FROM (SELECT job_id, cart FROM run
 -- name: eligible_runs
 -- These runs.
 -- postgres: FOR NO KEY UPDATE SKIP LOCKED
-SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, created_at,
-    keys, shape, previous_due, release_at
+SELECT id, seq, project, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority,
+    created_at, keys, shape, previous_due, release_at
 FROM run WHERE state = 'SCHEDULED' AND eligible_at >= 0 AND eligible_at <= :now
 ORDER BY eligible_at, seq LIMIT :limit;
 
@@ -109,7 +110,7 @@ SELECT DISTINCT job_id, cart FROM (SELECT job_id, cart FROM run
 -- name: waiters_to_release
 -- These runs.
 -- postgres: FOR NO KEY UPDATE SKIP LOCKED
-SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, created_at,
-    keys, shape, previous_due, release_at
+SELECT id, seq, project, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority,
+    created_at, keys, shape, previous_due, release_at
 FROM run WHERE state = 'BLOCKED' AND blocked_on >= :key AND blocked_on <= :key
 ORDER BY blocked_on, seq LIMIT :limit;

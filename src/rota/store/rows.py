@@ -9,12 +9,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from rota.domain.access import ProjectSet, Role, Verb
 from rota.domain.backfill import Backfill, Skipped
 from rota.domain.calendars import Calendar
 from rota.domain.carts.definition import CartRules
 from rota.domain.carts.facts import CartState, ItemState
 from rota.domain.ids import BackfillId, CartId, JobId, RunId, ServerId, SessionId, instant, micros
 from rota.domain.job import Job, RunRules
+from rota.domain.policy import Bounds
 from rota.domain.resources import Vector
 from rota.domain.run import (
     Attempt,
@@ -33,7 +35,7 @@ from rota.domain.shards import Server, Shard
 from rota.domain.spec import Delivery
 from rota.domain.states import RunState, seen_state
 from rota.ports.carts import Cart, Item
-from rota.ports.records import Event, Role, Session, StoredCalendar, Token
+from rota.ports.records import Event, Session, StoredCalendar, Token
 from rota.ports.work import Offer, StepOutcome
 from rota.store.script import Row
 
@@ -41,6 +43,7 @@ T = TypeVar("T")
 K = TypeVar("K")
 _calendar_decoder = msgspec.json.Decoder(Calendar)
 _offers_decoder = msgspec.json.Decoder(tuple[Offer, ...])
+_bounds_decoder = msgspec.json.Decoder(Bounds)
 _rules_decoder = msgspec.json.Decoder(RunRules)
 _reasons_decoder = msgspec.json.Decoder(tuple[Reason, ...])
 _skipped_decoder = msgspec.json.Decoder(tuple[Skipped, ...])
@@ -84,6 +87,16 @@ def duration(value: int) -> timedelta:
 @lru_cache(maxsize=10_000)
 def rules_from(text: str) -> RunRules:
     return _rules_decoder.decode(text)
+
+
+@lru_cache(maxsize=1_000)
+def bounds_from(text: str | None) -> Bounds | None:
+    """The bounds of a project; None: it has none, or an earlier release let it come to be."""
+    return _bounds_decoder.decode(text) if text else None
+
+
+def bounds_to(bounds: Bounds) -> str:
+    return "" if bounds.are_open else to_json(bounds)
 
 
 def reasons_to(reasons: tuple[Reason, ...]) -> str | None:
@@ -321,6 +334,9 @@ def session_from(row: Row, held: int = 0, used: Vector | None = None) -> Session
         used=used or {},
         offers=_offers_decoder.decode(row["offers"]),
         trouble=row["trouble"],
+        credential=row["credential"],
+        credential_expires_at=optional_instant(row["credential_expires_at"]),
+        barred=bool(row["barred"]),
     )
 
 
@@ -356,6 +372,12 @@ def event_from(row: Row) -> Event:
     )
 
 
+def project_filter(wanted: ProjectSet) -> dict[str, object]:
+    """The parameters of statements about several projects, or all."""
+    projects = (wanted,) if isinstance(wanted, str) else wanted or ()
+    return {"any_project": int(wanted is None), "projects": projects}
+
+
 def token_from(row: Row) -> Token:
     return Token(
         id=row["id"],
@@ -367,4 +389,18 @@ def token_from(row: Row) -> Token:
         last_used_at=optional_instant(row["last_used_at"]),
         revoked_at=optional_instant(row["revoked_at"]),
         pool=row["pool"],
+        uses_left=row["uses_left"],
+        is_renewable=row["lifetime"] is not None,
+        kind=row["kind"],
+        principal=row["principal"],
+        project=row["project"],
+        verbs=verbs_from(row["verbs"]),
+        shown=row["shown"],
     )
+
+
+def verbs_from(text: str | None) -> frozenset[Verb] | None:
+    """Verbs that this release does not know narrow a token all the same."""
+    if text is None:
+        return None
+    return frozenset(Verb(each) for each in from_json(text) if each in set(Verb))

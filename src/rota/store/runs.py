@@ -11,6 +11,7 @@ from rota.domain.errors import Conflict, Invalid, NotFound
 from rota.domain.gates import held, hold_key
 from rota.domain.ids import JobId, RunId, instant
 from rota.domain.run import Attempt, LateResult, Run
+from rota.domain.spec import DEFAULT_PROJECT
 from rota.domain.states import FINAL_STATES, WAITING_STATES, RunState, is_final
 from rota.ports.records import ArrivedOutput, Counts, Event, RunQuery, StoredChunk
 from rota.ports.work import ChunkMeta, Fence, Progress
@@ -24,6 +25,7 @@ from rota.store.rows import (
     late_result_from,
     like_pattern,
     optional_micros,
+    project_filter,
     reasons_to,
     run_from,
     to_json,
@@ -72,7 +74,7 @@ def resolve(tx: Tx, run: RunId, state: RunState, *, actor: str) -> Script[None]:
         run,
     )
     yield Many("resolve_run", [values])
-    tx.record("run.resolved", [run], actor=actor, state=state)
+    tx.record_each("run.resolved", rows, actor=actor, state=state)
     tx.effects.times = not is_final_now
     tx.effects.carts = rows[0]["cart"] is not None
     tx.effects.keys = rows[0]["keys"] is not None
@@ -106,9 +108,9 @@ def hold(tx: Tx, run: RunId, *, actor: str) -> Script[None]:
         return
     admission = held(run, actor)
     yield Many("hold_run", [(admission.blocked_on, reasons_to(admission.reasons), run)])
-    tx.record("run.held", [run], actor=actor)
+    tx.record_each("run.held", [row], actor=actor)
     if row["state"] != RunState.BLOCKED:
-        tx.record("run.blocked", [run], actor=actor)
+        tx.record_each("run.blocked", [row], actor=actor)
     tx.effects.keys = row["keys"] is not None
     if row["state"] == RunState.QUEUED:
         tx.effects.chains.leave([row["chain"]])
@@ -122,7 +124,7 @@ def let_go(tx: Tx, run: RunId, *, actor: str) -> Script[None]:
         raise Conflict(
             f"nobody holds run {run}", code="run_not_held", hint=f"rota run show {run} tells why"
         )
-    tx.record("run.let_go", [run], actor=actor)
+    tx.record_each("run.let_go", [row], actor=actor)
     yield from pass_gates_again(tx, [row], actor=actor)
 
 
@@ -132,7 +134,8 @@ def set_priority(tx: Tx, run: RunId, priority: int, *, actor: str) -> Script[Non
     before = chain_of(row)
     chain = ChainKey(before.pool, priority, before.share)
     yield Many("set_priority", [(priority, chain.id, run)])
-    tx.record("run.prioritised", [run], actor=actor, priority=priority, before=before.priority)
+    told = {"priority": priority, "before": before.priority}
+    tx.record_each("run.prioritised", [row], actor=actor, **told)
     tx.effects.keys = row["keys"] is not None  # who waits for them goes by priority
     if row["state"] == RunState.QUEUED:
         tx.effects.chains.leave([before.id])
@@ -156,8 +159,25 @@ def _lock_waiting(run: RunId) -> Script[Row]:
 
 def find(wanted: RunQuery, /) -> Script[list[Run]]:
     states = yield from _states(wanted)
+    if isinstance(wanted.project, tuple) and not _is_active(wanted):
+        return (yield from _find_in_each(wanted, wanted.project, states))
     rows = yield _runs_query(wanted, states)
     return [run_from(row) for row in rows]
+
+
+def _find_in_each(
+    wanted: RunQuery, projects: Sequence[str], states: Mapping[str, Any]
+) -> Script[list[Run]]:
+    """Runs of several projects, each by its index: others may have any number in between."""
+    found: list[Run] = []
+    for project in projects:
+        rows = yield _runs_query(replace(wanted, project=project), states)
+        found += map(run_from, rows)
+    return sorted(found, key=lambda run: run.seq, reverse=True)[: wanted.limit]
+
+
+def _is_active(wanted: RunQuery) -> bool:
+    return bool(wanted.states) and FINAL_STATES.isdisjoint(wanted.states)
 
 
 def _states(wanted: RunQuery) -> Script[Mapping[str, Any]]:
@@ -194,6 +214,7 @@ def _runs_query(wanted: RunQuery, states: Mapping[str, Any]) -> Query:
         "trigger": wanted.trigger,
         "since": optional_micros(wanted.since),
         "until": optional_micros(wanted.until),
+        "creator": wanted.created_by,
         "limit": wanted.limit,
     }
     job_like = like_pattern(wanted.job_like)
@@ -216,11 +237,27 @@ def _runs_query(wanted: RunQuery, states: Mapping[str, Any]) -> Query:
             any_state=any_state,
             **filters,
         )
-    if wanted.states and FINAL_STATES.isdisjoint(wanted.states):
-        return query("select_active_runs", job=wanted.job_id, job_like=job_like, **filters)
+    if isinstance(wanted.project, str):
+        return _project_query(wanted, filters, job_like, any_state)
+    del filters["project"]
+    filters |= project_filter(wanted.project)
+    if _is_active(wanted):
+        return query("select_active_runs_of_projects", job_like=job_like, **filters)
+    return query("select_runs_of_projects", job_like=job_like, any_state=any_state, **filters)
+
+
+def _project_query(
+    wanted: RunQuery, filters: dict[str, Any], job_like: str | None, any_state: int
+) -> Query:
+    # Runs of `default` are found by age: an index of them would cost each claim and end an entry.
+    is_default = wanted.project == DEFAULT_PROJECT
+    if _is_active(wanted):
+        name = "select_active_runs" if is_default else "select_active_runs_of_project"
+        return query(name, job=wanted.job_id, job_like=job_like, **filters)
     if wanted.job_id is not None:
         return query("select_runs_of_job", job=wanted.job_id, any_state=any_state, **filters)
-    return query("select_runs", job_like=job_like, any_state=any_state, **filters)
+    name = "select_runs" if is_default else "select_runs_of_project"
+    return query(name, job_like=job_like, any_state=any_state, **filters)
 
 
 def attempts(run: RunId) -> Script[list[Attempt]]:
@@ -256,22 +293,48 @@ def runs_by_id(queries: Sequence[RunQuery]) -> Script[list[list[Run]]]:
     return of_each({run.id: run for run in found}, wanted)
 
 
-def events(after: int, limit: int, *, ids: Sequence[str] = ()) -> Script[list[Event]]:
-    if ids:
-        rows = yield query("select_events_of", after=after, limit=limit, ids=ids)
+def events(
+    after: int, limit: int, *, ids: Sequence[str] = (), projects: Collection[str] | None = None
+) -> Script[list[Event]]:
+    place = {"after": after, "limit": limit}
+    if projects is not None:
+        rows = yield query("select_events_in", **place, **_named(ids), **_within(projects))
+    elif ids:
+        rows = yield query("select_events_of", **place, ids=ids)
     else:
-        rows = yield query("select_events", after=after, limit=limit)
+        rows = yield query("select_events", **place)
     return [event_from(row) for row in rows]
 
 
-def position_before_latest(count: int, *, ids: Sequence[str] = ()) -> Script[int]:
-    any_id = int(not ids)
-    [first] = yield query("first_of_latest_events", count=count, any_id=any_id, ids=ids)
+def position_before_latest(
+    count: int, *, ids: Sequence[str] = (), projects: Collection[str] | None = None
+) -> Script[int]:
+    if projects is None:
+        [first] = yield query("first_of_latest_events", count=count, **_named(ids))
+    else:
+        among = _named(ids) | _within(projects)
+        [first] = yield query("first_of_latest_events_in", count=count, **among)
     return 0 if first["seq"] is None else first["seq"] - 1
 
 
-def names(ids: Sequence[str]) -> Script[dict[str, str]]:
-    rows = yield query("select_names", ids=ids)
+def _named(ids: Sequence[str]) -> dict[str, Any]:
+    return {"ids": ids, "any_id": int(not ids)}
+
+
+def _within(projects: Collection[str]) -> dict[str, Any]:
+    return {"projects": to_json(sorted(projects))}
+
+
+def last_event() -> Script[int]:
+    [last] = yield query("last_event")
+    return last["seq"] or 0
+
+
+def names(ids: Sequence[str], *, projects: Collection[str] | None = None) -> Script[dict[str, str]]:
+    if projects is None:
+        rows = yield query("select_names", ids=ids)
+    else:
+        rows = yield query("select_names_in", ids=ids, projects=projects)
     return {row["id"]: row["name"] for row in rows}
 
 
@@ -281,14 +344,12 @@ def counts() -> Script[Counts]:
     live = yield query("count_sessions")
     tallies = yield query("select_tallies")
     delays = yield query("select_start_delays")
-    [last] = yield query("last_event")
     return Counts(
         runs={(row["state"], row["pool"]): row["count"] for row in active},
         oldest_queued_at={row["pool"]: instant(row["queued_at"]) for row in oldest},
         sessions={("alive", row["pool"]): row["count"] for row in live},
         finished={(row["job"], row["state"]): row["count"] for row in tallies},
         start_delays={(d["pool"], d["up_to"]): (d["count"], d["seconds"]) for d in delays},
-        last_event=last["seq"] or 0,
     )
 
 

@@ -2,8 +2,12 @@
 -- what is not final) leads, never one that grows with history.
 
 -- name: waiting_pools
--- The pools that have chains with runs in them.
-SELECT DISTINCT pool FROM chain WHERE active = 1;
+-- The pools that have chains with runs in them, one after another: each project and user has chains.
+WITH RECURSIVE waited (pool) AS (
+    SELECT min(pool) FROM chain WHERE active = 1
+    UNION ALL SELECT (SELECT min(chain.pool) FROM chain WHERE chain.active = 1 AND chain.pool > waited.pool)
+    FROM waited WHERE waited.pool IS NOT NULL)
+SELECT pool FROM waited WHERE pool IS NOT NULL;
 
 -- name: select_runs
 -- Runs, newest first.
@@ -15,6 +19,36 @@ WHERE run.project = :project AND run.seq < :before_seq
     AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
     AND (CAST(:since AS BIGINT) IS NULL OR run.created_at >= :since)
     AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
+    AND (CAST(:creator AS TEXT) IS NULL OR :creator = CASE WHEN run.trigger IN ('schedule', 'after')
+        THEN (SELECT job.created_by FROM job WHERE job.id = run.job_id) ELSE run.created_by END)
+ORDER BY run.seq DESC LIMIT :limit;
+
+-- name: select_runs_of_project
+-- Runs of a project that has an index: any but the one that most installations use alone.
+SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
+WHERE run.project = :project AND run.project <> 'default' AND run.seq < :before_seq
+    AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
+    AND (:any_state = 1 OR run.state = ANY(:states))
+    AND (:queued = 'anywhere' OR run.state <> 'QUEUED' OR (run.pool = ANY(:unserved)) = (:queued = 'unserved'))
+    AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
+    AND (CAST(:since AS BIGINT) IS NULL OR run.created_at >= :since)
+    AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
+    AND (CAST(:creator AS TEXT) IS NULL OR :creator = CASE WHEN run.trigger IN ('schedule', 'after')
+        THEN (SELECT job.created_by FROM job WHERE job.id = run.job_id) ELSE run.created_by END)
+ORDER BY run.seq DESC LIMIT :limit;
+
+-- name: select_runs_of_projects
+-- Runs of some projects, or of all, newest first.
+SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
+WHERE run.seq < :before_seq AND (:any_project = 1 OR run.project = ANY(:projects))
+    AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
+    AND (:any_state = 1 OR run.state = ANY(:states))
+    AND (:queued = 'anywhere' OR run.state <> 'QUEUED' OR (run.pool = ANY(:unserved)) = (:queued = 'unserved'))
+    AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
+    AND (CAST(:since AS BIGINT) IS NULL OR run.created_at >= :since)
+    AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
+    AND (CAST(:creator AS TEXT) IS NULL OR :creator = CASE WHEN run.trigger IN ('schedule', 'after')
+        THEN (SELECT job.created_by FROM job WHERE job.id = run.job_id) ELSE run.created_by END)
 ORDER BY run.seq DESC LIMIT :limit;
 
 -- name: select_runs_of_job
@@ -26,12 +60,14 @@ WHERE run.job_id = :job AND run.project = :project AND run.seq < :before_seq
     AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
     AND (CAST(:since AS BIGINT) IS NULL OR run.created_at >= :since)
     AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
+    AND (CAST(:creator AS TEXT) IS NULL OR :creator = CASE WHEN run.trigger IN ('schedule', 'after')
+        THEN (SELECT job.created_by FROM job WHERE job.id = run.job_id) ELSE run.created_by END)
 ORDER BY run.seq DESC LIMIT :limit;
 
 -- name: select_runs_of_backfill
 -- Runs of a backfill, newest first.
 SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
-WHERE run.backfill = :backfill AND run.project = :project AND run.seq < :before_seq
+WHERE run.backfill = :backfill AND (CAST(:project AS TEXT) IS NULL OR run.project = :project) AND run.seq < :before_seq
     AND (CAST(:job AS TEXT) IS NULL OR run.job_id = :job)
     AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
     AND (:any_state = 1 OR run.state = ANY(:states))
@@ -39,6 +75,8 @@ WHERE run.backfill = :backfill AND run.project = :project AND run.seq < :before_
     AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
     AND (CAST(:since AS BIGINT) IS NULL OR run.created_at >= :since)
     AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
+    AND (CAST(:creator AS TEXT) IS NULL OR :creator = CASE WHEN run.trigger IN ('schedule', 'after')
+        THEN (SELECT job.created_by FROM job WHERE job.id = run.job_id) ELSE run.created_by END)
 ORDER BY run.seq DESC LIMIT :limit;
 
 -- name: select_runs_of_cart
@@ -52,6 +90,8 @@ WHERE run.cart = :cart AND run.project = :project AND run.seq < :before_seq
     AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
     AND (CAST(:since AS BIGINT) IS NULL OR run.created_at >= :since)
     AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
+    AND (CAST(:creator AS TEXT) IS NULL OR :creator = CASE WHEN run.trigger IN ('schedule', 'after')
+        THEN (SELECT job.created_by FROM job WHERE job.id = run.job_id) ELSE run.created_by END)
 ORDER BY run.seq DESC LIMIT :limit;
 
 -- name: select_active_runs
@@ -65,6 +105,38 @@ WHERE run.seq IN (SELECT seq FROM active_run)
     AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
     AND (CAST(:since AS BIGINT) IS NULL OR run.created_at >= :since)
     AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
+    AND (CAST(:creator AS TEXT) IS NULL OR :creator = CASE WHEN run.trigger IN ('schedule', 'after')
+        THEN (SELECT job.created_by FROM job WHERE job.id = run.job_id) ELSE run.created_by END)
+ORDER BY run.seq DESC LIMIT :limit;
+
+-- name: select_active_runs_of_project
+-- Runs of a project other than `default` that are not final, newest first. Its index tells them without a look
+-- at those that have ended.
+SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
+WHERE run.project = :project AND run.project <> 'default' AND run.seq < :before_seq
+    AND run.ended_at IS NULL AND coalesce(run.state, '') = ANY(:states)
+    AND (:queued = 'anywhere' OR run.state <> 'QUEUED' OR (run.pool = ANY(:unserved)) = (:queued = 'unserved'))
+    AND (CAST(:job AS TEXT) IS NULL OR run.job_id = :job)
+    AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
+    AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
+    AND (CAST(:since AS BIGINT) IS NULL OR run.created_at >= :since)
+    AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
+    AND (CAST(:creator AS TEXT) IS NULL OR :creator = CASE WHEN run.trigger IN ('schedule', 'after')
+        THEN (SELECT job.created_by FROM job WHERE job.id = run.job_id) ELSE run.created_by END)
+ORDER BY run.seq DESC LIMIT :limit;
+
+-- name: select_active_runs_of_projects
+-- Runs of some projects, or of all, that are not final, newest first.
+SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
+WHERE run.seq IN (SELECT seq FROM active_run)
+    AND (:any_project = 1 OR run.project = ANY(:projects)) AND run.seq + 0 < :before_seq AND run.state = ANY(:states)
+    AND (:queued = 'anywhere' OR run.state <> 'QUEUED' OR (run.pool = ANY(:unserved)) = (:queued = 'unserved'))
+    AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
+    AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
+    AND (CAST(:since AS BIGINT) IS NULL OR run.created_at >= :since)
+    AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
+    AND (CAST(:creator AS TEXT) IS NULL OR :creator = CASE WHEN run.trigger IN ('schedule', 'after')
+        THEN (SELECT job.created_by FROM job WHERE job.id = run.job_id) ELSE run.created_by END)
 ORDER BY run.seq DESC LIMIT :limit;
 
 -- name: select_runs_by_id
@@ -102,9 +174,10 @@ WHERE first_started_at IS NOT NULL AND backfill IS NULL ORDER BY seq DESC LIMIT 
 -- name: runs_to_change
 -- What decisions about these runs need, locked.
 -- postgres: ORDER BY id FOR NO KEY UPDATE
-SELECT id, seq, job_id, job, job_version, state, attempt, session, result, failures, losses, delivery,
+SELECT id, seq, project, job_id, job, job_version, state, attempt, session, result, failures, losses, delivery,
     chain, capacity, expected, cancel_at, deadline_at, claimed_at, started_at, first_started_at,
-    release_at, backfill, gate_job, cart, keys, shape
+    release_at, backfill, gate_job, cart, keys, shape,
+    (SELECT barred FROM session WHERE session.id = run.session) AS barred
 FROM run WHERE id = ANY(:ids);
 
 -- name: any_queued
@@ -145,6 +218,29 @@ SELECT * FROM event WHERE seq > :after
     AND EXISTS (SELECT 1 FROM json_each(event.ids) AS named WHERE named.value = ANY(:ids))
 ORDER BY seq LIMIT :limit;
 
+-- name: select_events_in
+-- Events of some projects past a position, or those of them that name one of these. Of each project no more are
+-- read than are wanted, and of others none: CROSS JOIN keeps SQLite from going through the whole history.
+SELECT event.* FROM json_each(:projects) AS wanted
+CROSS JOIN event ON event.seq IN (SELECT mine.seq FROM event AS mine
+    WHERE mine.project = wanted.value AND mine.seq > :after
+        AND (:any_id = 1
+            OR EXISTS (SELECT 1 FROM json_each(mine.ids) AS named WHERE named.value = ANY(:ids)))
+    ORDER BY mine.seq LIMIT :limit)
+ORDER BY event.seq LIMIT :limit;
+
+-- name: first_of_latest_events_in
+-- The oldest of the latest so many events of some projects, or of those of them that name one of these.
+SELECT min(seq) AS seq FROM (
+    SELECT event.seq FROM json_each(:projects) AS wanted
+    CROSS JOIN event ON event.seq IN (SELECT mine.seq FROM event AS mine
+        WHERE mine.project = wanted.value
+            AND (:any_id = 1
+                OR EXISTS (SELECT 1 FROM json_each(mine.ids) AS named WHERE named.value = ANY(:ids)))
+        ORDER BY mine.seq DESC LIMIT :count)
+    ORDER BY event.seq DESC LIMIT :count
+) AS latest;
+
 -- name: first_of_latest_events
 -- The oldest of the latest so many events, or of those that name one of these.
 SELECT min(seq) AS seq FROM (
@@ -160,6 +256,12 @@ SELECT id, job AS name FROM run WHERE id = ANY(:ids)
 UNION ALL SELECT id, name FROM job WHERE id = ANY(:ids)
 UNION ALL SELECT id, name FROM cart WHERE id = ANY(:ids)
 UNION ALL SELECT id, worker AS name FROM session WHERE id = ANY(:ids);
+
+-- name: select_names_in
+-- How people call the jobs of these runs, and these jobs and carts, as far as they are of some projects.
+SELECT id, job AS name FROM run WHERE id = ANY(:ids) AND coalesce(project, '') = ANY(:projects)
+UNION ALL SELECT id, name FROM job WHERE id = ANY(:ids) AND coalesce(project, '') = ANY(:projects)
+UNION ALL SELECT id, name FROM cart WHERE id = ANY(:ids) AND coalesce(project, '') = ANY(:projects);
 
 -- name: last_event
 -- The end of the history.
@@ -196,9 +298,11 @@ ON CONFLICT (key) DO UPDATE SET value = excluded.value;
 SELECT id, attempt FROM run
 WHERE id = ANY(:ids) AND coalesce(session, '') = :session
     AND (state IN ('CLAIMED', 'PROCESSING') OR coalesce(output_state, '') = 'pending')
+    AND NOT EXISTS (SELECT 1 FROM session WHERE session.id = :session AND barred = 1)
 UNION SELECT run_id, number FROM attempt
 WHERE run_id = ANY(:ids) AND coalesce(session, '') = :session
-    AND coalesce(output_state, '') = 'pending';
+    AND coalesce(output_state, '') = 'pending'
+    AND NOT EXISTS (SELECT 1 FROM session WHERE session.id = :session AND barred = 1);
 
 -- name: insert_chunk
 -- A chunk of output that is in the blob store.

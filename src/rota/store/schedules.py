@@ -81,20 +81,19 @@ def mark_stuck(
 ) -> Script[list[JobId]]:
     """Begin an episode for each job that is stuck, and end those of jobs that are free again."""
     rows = yield query("begin_stuck", ids=stuck, now=tx.now)
-    begun = [JobId(row["id"]) for row in rows]
-    for job in begun:
-        seen = stuck[job]
-        tx.record(
+    for row in rows:
+        seen = stuck[row["id"]]
+        tx.record_each(
             "job.stuck",
-            [job],
+            [row],
             actor="scheduler",
             waiting=seen.waiting,
             oldest_release_at=seen.oldest_release_at,
         )
     over = yield query("end_stuck", ids=congested)
     if over:
-        tx.record("job.drained", [row["id"] for row in over], actor="scheduler")
-    return begun
+        tx.record_each("job.drained", over, actor="scheduler")
+    return [JobId(row["id"]) for row in rows]
 
 
 def due_schedules(

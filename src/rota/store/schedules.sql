@@ -49,11 +49,11 @@ WHERE (active.waiting > 0 OR active.oldest_release_at < :long_ago)
 
 -- name: begin_stuck
 -- Jobs of which somebody has to be told that they are stuck.
-UPDATE job SET stuck_since = :now WHERE id = ANY(:ids) AND stuck_since IS NULL RETURNING id;
+UPDATE job SET stuck_since = :now WHERE id = ANY(:ids) AND stuck_since IS NULL RETURNING id, project;
 
 -- name: end_stuck
 -- Jobs that were stuck and are not among these, which still hold runs back.
-UPDATE job SET stuck_since = NULL WHERE stuck_since IS NOT NULL AND NOT id = ANY(:ids) RETURNING id;
+UPDATE job SET stuck_since = NULL WHERE stuck_since IS NOT NULL AND NOT id = ANY(:ids) RETURNING id, project;
 
 -- name: next_eligible
 -- When the next waiting run may be released.

@@ -15,27 +15,33 @@ it:
    row            stands for                        locked by
    -------------  --------------------------------  ------------------------------------------------
 1  idempotency    one answer to a key               submissions, backfills: their first statement
-2  calendar       its version, and who uses it      a change; a job that begins to use it (share)
-3  shard          owner and epoch that may fire     firing (share); taking over
-4  session        its lease and its free room       claims (key share, and an advisory lock before);
+2  project        its policy, who may use pools;    its change, pools given away; what is saved
+                  that it is there                  in it (share)
+3  calendar       its version, and who uses it      a change; a job that begins to use it (share)
+4  shard          owner and epoch that may fire     firing (share); taking over
+5  token          whether it is valid               sessions that it opens (share), joining,
+                                                    renewal, revocation
+6  session        its lease and its free room       claims (key share, and an advisory lock before);
                                                     renewals; ends of sessions, resume, drain
-5  cart           its rules, counters and state     its steps and commands, bad ends of its runs;
+7  cart           its rules, counters and state     its steps and commands, bad ends of its runs;
                                                     releases (share)
-6  cart_template  version, where its schedule is    saving it; the cart of a due time
-7  schedule       the gate of its job: what counts  firing, releases, cancel, pause, edit, delete,
+8  cart_template  version, where its schedule is    saving it; the cart of a due time
+9  schedule       the gate of its job: what counts  firing, releases, cancel, pause, edit, delete,
                   there, whether it is paused       backfills, ends of runs that count there;
                                                     submissions (share, if the job has no limit)
-8  run            its state                         every step of a run; then `shape`, `rekeying`
-9  shared_key     who has a key, its bucket         claims of runs that take keys, quotas of waiting
+10 run            its state                         every step of a run; then `shape`, `rekeying`
+11 shared_key     who has a key, its bucket         claims of runs that take keys, quotas of waiting
                                                     runs, dependency rings, forgetting keys
-10 kept_key       what is kept of a key             the key keeper
-11 reservation    a worker that is kept free        claims of runs that ask for resources
-12 chain          whether it has runs               `Effects.conclude`
-13 pool, tally,   sums                              `Effects.conclude`
+12 kept_key       what is kept of a key             the key keeper
+13 reservation    a worker that is kept free        claims of runs that ask for resources
+14 chain          whether it has runs               `Effects.conclude`
+15 pool, tally,   sums                              `Effects.conclude`
    start_delay
+   binding        who has a role; last admins of    roles and principals: nothing else but projects
+                  the installation                  (share), before
 
 - Whoever looks for *any* row skips those that are locked: it never waits, and needs no place here.
-- Rows 12 and 13 are shared by all jobs, so they are locked once, at the end of a transaction.
+- Rows 14 and 15 are shared by all jobs, so they are locked once, at the end of a transaction.
 - What has to be read to know which locks are needed is read again under them, and the script
   raises `LookAgain` if it has changed.
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import structlog
 
-from rota.domain.errors import NotFound
+from rota.domain.errors import Denied, NotFound
 from rota.domain.ids import SessionId, instant, new_session_id
 from rota.domain.states import RunState
 from rota.ports.records import Heartbeat, Renewal, Session
@@ -36,8 +36,11 @@ _MAX_PRESENCES = 100
 _MAX_SESSIONS = 1_000
 
 
-def register(tx: Tx, hello: Hello, lease: timedelta, server: str = "") -> Script[Session]:
+def register(
+    tx: Tx, hello: Hello, lease: timedelta, server: str = "", credential: str | None = None
+) -> Script[Session]:
     """Register a worker; what its earlier life had leased is lost if that is provably over."""
+    yield from _hold_credential(credential)
     if hello.succeeds:
         yield from _end_earlier_life(tx, hello)
     session = new_session_id()
@@ -58,11 +61,18 @@ def register(tx: Tx, hello: Hello, lease: timedelta, server: str = "") -> Script
         expires_at=tx.now + lease_micros,
         server=server,
         offers=to_json(hello.offers),
+        credential=credential,
     )
     tx.effects.offers.add(hello.pool)
     tx.record("worker.registered", [session], actor=hello.worker, pool=hello.pool)
     [row] = yield query("session", id=session)
     return session_from(row)
+
+
+def _hold_credential(credential: str | None) -> Script[None]:
+    """Let nobody revoke a credential before the session that it opens can be barred with it."""
+    if credential is not None and not (yield query("valid_credential", id=credential)):
+        raise Denied("the credential of this worker was revoked", code="unauthenticated")
 
 
 def _end_earlier_life(tx: Tx, hello: Hello) -> Script[None]:
@@ -73,9 +83,12 @@ def _end_earlier_life(tx: Tx, hello: Hello) -> Script[None]:
         tx.record("worker.lost", [session], actor=hello.worker, workers=[hello.worker])
 
 
-def resume(tx: Tx, hello: Hello, server: str = "") -> Script[Session | None]:
+def resume(
+    tx: Tx, hello: Hello, server: str = "", credential: str | None = None
+) -> Script[Session | None]:
     """A worker is back; whatever its former server claims from now on is stale."""
     session = hello.resumes
+    yield from _hold_credential(credential)
     yield lock("sessions", ids=[session])
     resumed = yield query(
         "resume_session",
@@ -84,6 +97,7 @@ def resume(tx: Tx, hello: Hello, server: str = "") -> Script[Session | None]:
         pool=hello.pool,
         server=server,
         offers=to_json(hello.offers),
+        credential=credential,
         now=tx.now,
     )
     if not resumed:
@@ -150,7 +164,7 @@ def end_session(tx: Tx, session: SessionId) -> Script[None]:
     """A worker says goodbye."""
     yield lock("sessions", ids=[session])
     rows = yield query("session", id=session)
-    if rows and rows[0]["alive"]:
+    if rows and rows[0]["alive"] and not rows[0]["barred"]:
         yield from _end(tx, [session], LEFT)
         tx.record("worker.left", [session], actor=rows[0]["worker"])
 
@@ -202,7 +216,7 @@ def start(tx: Tx, session: SessionId, starts: Sequence[Start]) -> Script[StartAn
             fresh.append((started_at, item.run, item.number, session))
     if fresh:
         yield Many("start_runs", fresh)
-        tx.record_quietly("run.started", [run for _, run, _, _ in fresh], actor=session)
+        tx.record_quietly("run.started", [by_id[run] for _, run, _, _ in fresh], actor=session)
     return StartAnswer(
         *(tuple(f for f, given in answers.items() if given is permit) for permit in _Permit)
     )
@@ -217,7 +231,7 @@ class _Permit(Enum):
 
 
 def _permit(row: Row | None, session: SessionId, item: Start) -> _Permit:
-    if row is None or (row["session"], row["attempt"]) != (session, item.number):
+    if row is None or (row["session"], row["attempt"]) != (session, item.number) or row["barred"]:
         return _Permit.REFUSED
     if row["state"] == RunState.PROCESSING:
         return _Permit.GRANTED  # the answer to the first request was lost
@@ -245,6 +259,22 @@ def undrain(tx: Tx, name: str, *, actor: str) -> Script[None]:
     tx.effects.reopened.update(row["pool"] for row in presences if row["alive"])
 
 
+def bar(tx: Tx, credentials: Collection[str], *, actor: str) -> Script[None]:
+    """Bar the live sessions of credentials that this transaction has revoked.
+
+    From its commit on no server claims for them or takes what they send; what they have leased ends
+    with their lease, which is not renewed.
+    """
+    live = [row["id"] for row in (yield query("sessions_of_credentials", credentials=credentials))]
+    if not live:
+        return
+    yield lock("sessions", ids=sorted(live))  # a claim under way comes before
+    rows = yield query("bar_sessions", ids=live, credentials=credentials)
+    tx.effects.sessions.update(row["id"] for row in rows)
+    workers = sorted({row["worker"] for row in rows})
+    tx.record("worker.barred", [row["id"] for row in rows], actor=actor, workers=workers)
+
+
 def _presences(worker: str) -> Script[list[Row]]:
     rows = yield query("presences_of_worker", worker=worker, limit=_MAX_PRESENCES)
     if not rows:
@@ -266,6 +296,12 @@ def served_pools() -> Script[frozenset[str]]:
     return frozenset(row["pool"] for row in rows)
 
 
+def closed_pools(projects: Collection[str]) -> Script[frozenset[str]]:
+    """The pools that none of these projects may use."""
+    rows = yield query("closed_pools", projects=projects)
+    return frozenset(row["pool"] for row in rows)
+
+
 def find(*, alive_only: bool) -> Script[list[Session]]:
     rows = yield query("select_sessions", any=int(not alive_only), limit=_MAX_SESSIONS)
     used = yield from used_by([row for row in rows if row["held"]])
@@ -277,7 +313,11 @@ def heartbeats() -> Script[list[Heartbeat]]:
     return [Heartbeat(row["id"], row["beats"], duration(row["lease"])) for row in rows]
 
 
-def cancels(session: SessionId) -> Script[tuple[Fence, ...]]:
+def cancels(session: SessionId) -> Script[tuple[Fence, ...] | None]:
+    """Attempts of a session that somebody asked to stop; None: it is barred."""
+    found = yield query("session", id=session)
+    if found and found[0]["barred"]:
+        return None
     rows = yield query("leased_runs", sessions=[session])
     return tuple(_fence(row) for row in rows if row["cancel_at"] is not None)
 

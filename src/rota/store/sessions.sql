@@ -12,21 +12,22 @@ WHERE id = :id AND state = 'CLAIMED' AND attempt = :attempt AND session = :sessi
 
 -- name: session
 -- A worker's presence.
-SELECT session.*, (SELECT count(*) FROM drained_worker WHERE drained_worker.name = session.worker) AS draining
+SELECT session.*, (SELECT count(*) FROM drained_worker WHERE drained_worker.name = session.worker) AS draining,
+    (SELECT expires_at FROM token WHERE token.id = session.credential) AS credential_expires_at
 FROM session WHERE id = :id;
 
 -- name: insert_session
 -- A worker arrives.
 INSERT INTO session (id, worker, pool, slots, labels, functions, guard_mode, version, lease,
-    registered_at, expires_at, server, resources, offers)
+    registered_at, expires_at, server, resources, offers, credential)
 VALUES (:id, :worker, :pool, :slots, :labels, :functions, :guard_mode, :version, :lease,
-    :now, :expires_at, :server, :resources, :offers);
+    :now, :expires_at, :server, :resources, :offers, :credential);
 
 -- name: resume_session
 -- A worker has connected anew to the session it had, if that is still alive and its own.
 UPDATE session SET stream = stream + 1, server = :server, expires_at = :now + lease,
-    beats = beats + 1, stopping = 0, offers = :offers
-WHERE id = :id AND worker = :worker AND pool = :pool AND alive = 1
+    beats = beats + 1, stopping = 0, offers = :offers, credential = :credential
+WHERE id = :id AND worker = :worker AND pool = :pool AND alive = 1 AND barred = 0
 RETURNING id;
 
 -- name: live_session_of
@@ -34,9 +35,9 @@ RETURNING id;
 SELECT id FROM session WHERE id = :id AND worker = :worker AND alive = 1;
 
 -- name: renew_session
--- The lease is prolonged, if the session is still alive.
+-- The lease is prolonged, if the session is still alive and not barred.
 UPDATE session SET expires_at = :now + lease, beats = beats + 1, stopping = :stopping, trouble = :trouble
-WHERE id = :id AND alive = 1
+WHERE id = :id AND alive = 1 AND barred = 0
 RETURNING stream, (SELECT count(*) FROM drained_worker WHERE drained_worker.name = session.worker) AS draining;
 
 -- name: expired_sessions
@@ -65,8 +66,15 @@ WHERE attempt.output_state = 'pending' AND coalesce(session.alive, 0) = 0;
 -- Workers, the newest first.
 SELECT session.*, (SELECT count(*) FROM run WHERE run.session = session.id
     AND run.state IN ('CLAIMED', 'PROCESSING')) AS held,
-    (SELECT count(*) FROM drained_worker WHERE drained_worker.name = session.worker) AS draining
+    (SELECT count(*) FROM drained_worker WHERE drained_worker.name = session.worker) AS draining,
+    (SELECT expires_at FROM token WHERE token.id = session.credential) AS credential_expires_at
 FROM session WHERE (:any = 1 OR alive = 1) ORDER BY registered_at DESC, id LIMIT :limit;
+
+-- name: closed_pools
+-- The pools that are given to projects, but to none of these.
+SELECT DISTINCT pool FROM pool_project AS given
+WHERE NOT EXISTS (SELECT 1 FROM pool_project AS mine
+    WHERE mine.pool = given.pool AND mine.project = ANY(:projects));
 
 -- name: served_pools
 -- The pools that have workers.
@@ -104,3 +112,19 @@ DELETE FROM drained_worker WHERE name = :name RETURNING name;
 -- Where a worker is or was, the newest first.
 SELECT id, pool, alive FROM session WHERE worker = :worker
 ORDER BY alive DESC, registered_at DESC LIMIT :limit;
+
+-- name: valid_credential
+-- A worker's credential that nobody revokes meanwhile.
+-- postgres: FOR SHARE
+SELECT id FROM token WHERE id = :id AND revoked_at IS NULL;
+
+-- name: sessions_of_credentials
+-- Live sessions that were opened with one of these.
+SELECT id FROM session WHERE credential = ANY(:credentials) AND alive = 1 AND barred = 0;
+
+-- name: bar_sessions
+-- Nothing is given to these sessions any more. A claim passes over whoever stops, and no renewal takes
+-- it back.
+UPDATE session SET barred = 1, stopping = 1
+WHERE id = ANY(:ids) AND credential = ANY(:credentials) AND alive = 1 AND barred = 0
+RETURNING id, worker;

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from rota.domain.errors import Conflict, LockedTooLong
 from rota.domain.ids import CartId, SessionId, instant, micros
@@ -24,6 +24,7 @@ from rota.ports.records import (
     Finished,
     Fired,
     Firing,
+    FoundToken,
     Idempotency,
     JobQuery,
     NewRun,
@@ -41,6 +42,7 @@ from rota.store import (
     cart_commands,
     cart_views,
     claims,
+    credentials,
     dependencies,
     ends,
     firing,
@@ -55,6 +57,9 @@ from rota.store import (
 from rota.store import calendars as calendar_scripts
 from rota.store import carts as cart_scripts
 from rota.store import jobs as job_scripts
+from rota.store import logins as login_scripts
+from rota.store import principals as principal_scripts
+from rota.store import projects as project_scripts
 from rota.store import runs as run_scripts
 from rota.store import sessions as session_scripts
 from rota.store import shards as shard_scripts
@@ -77,7 +82,6 @@ from rota.store.tx import Tx
 
 T = TypeVar("T")
 U = TypeVar("U")
-FoundToken: TypeAlias = tuple[Token, str, datetime]  # its kind, and when it was looked for
 _SMALL = 10  # runs or jobs in one look
 _MOST = 100  # calls that are served together
 _REKEYED = 1_000  # runs in one transaction
@@ -388,6 +392,8 @@ class SqlStore(Transactions):
     async def _reap(self, silent: Silent) -> frozenset[SessionId]:
         return await self.write(lambda tx: session_scripts.reap(tx, silent), Urgency.FINISH)
 
+    closed_pools = read(session_scripts.closed_pools)
+
     async def served_pools(self) -> frozenset[str]:
         return await self._served_pools.ask(None, None)
 
@@ -399,35 +405,90 @@ class SqlStore(Transactions):
     servers = read(shard_scripts.servers)
     shards = read(shard_scripts.shards)
 
+    # --- credentials of workers
+
+    add_join_token = write(credentials.add_join_token)
+    join_worker = write(credentials.join_worker)
+    revoke_worker = write(credentials.revoke_worker)
+    renew_credential = write(credentials.renew_credential)
+    foreign_attempts = read(ends.foreign, Urgency.FINISH)
+    record_refusals = write(credentials.record_refusals)
+
+    async def begin_renewal(self, digest: str) -> bool:
+        """Look before writing: most secrets that nobody knows are guesses."""
+        if not await self._driver.read(lambda now: credentials.is_renewal(now, digest)):
+            return False
+        await self.write(lambda tx: credentials.begin_renewal(tx, digest))
+        return True
+
+    # --- projects and principals
+
+    add_project = write(project_scripts.add)
+    change_project = write(project_scripts.change)
+    delete_project = write(project_scripts.delete)
+    projects = read(project_scripts.find)
+    project_facts = read(project_scripts.facts)
+    jobs_beyond = read(project_scripts.jobs_beyond)
+    pools = read(project_scripts.pools)
+    give_pool = write(project_scripts.give_pool)
+    inherit_roles = write(principal_scripts.inherit)
+    principals = read(principal_scripts.find)
+    disable_principal = write(principal_scripts.disable)
+    bind = write(principal_scripts.bind)
+    unbind = write(principal_scripts.unbind)
+    bindings = read(principal_scripts.find_bindings)
+    orphaned_jobs = read(principal_scripts.orphaned_jobs)
+
     # --- tokens
 
     add_token = write(token_scripts.add)
     revoke_token = write(token_scripts.revoke)
     tokens = read(token_scripts.of_kind)
 
+    existing_projects = read(token_scripts.existing_projects, Urgency.GLANCE)
+
     async def token_by_digest(
         self, digest: str, *, uses_up_login: bool = False
-    ) -> tuple[Token, str] | None:
-        found = await self._found_tokens.ask(digest, digest)
-        if found is None:
+    ) -> FoundToken | None:
+        look = await self._found_tokens.ask(digest, digest)
+        if look is None:
             return None
-        token, kind, now = found
+        found, now = look
+        token = found.token
         if uses_up_login:
-            is_first = kind == "login" and await self.revoke_token(token.id, actor=token.name)
-            return (token, kind) if is_first else None
+            is_first = token.kind == "login" and await self.revoke_token(token.id, actor=token.name)
+            return found if is_first else None
         await self._note_use(token, now)
-        return token, kind
+        return found
 
     async def _note_use(self, token: Token, now: datetime) -> None:
         if token.last_used_at is None or now - token.last_used_at > _NOTE_USE_EVERY:
             with suppress(LockedTooLong):  # no request waits or fails for a time of last use
                 await self.write(lambda tx: token_scripts.note_use(tx, token.id), Urgency.GLANCE)
 
-    async def _find_token(self, digests: Sequence[str]) -> list[FoundToken | None]:
+    async def _find_token(self, digests: Sequence[str]) -> list[token_scripts.Look | None]:
         """Find a token once for all who show the same secret."""
         digest = digests[0]
         found = await self._driver.read(lambda now: token_scripts.find(now, digest), Urgency.GLANCE)
         return [found] * len(digests)
+
+    # --- logins
+
+    begin_login = write(login_scripts.begin)
+    finish_login = write(login_scripts.finish)
+    sign_in = write(login_scripts.sign_in)
+    find_person = read(login_scripts.find_person, Urgency.GLANCE)
+    bind_admin_groups = write(login_scripts.bind_admin_groups)
+    open_login = write(login_scripts.open_session)
+    keep_login = write(login_scripts.keep, Urgency.GLANCE)
+    take_refresh = write(login_scripts.take_refresh, Urgency.GLANCE)
+    refresh_login = write(login_scripts.save_refresh, Urgency.GLANCE)
+    id_token_of = read(login_scripts.id_token_of)
+    end_logins = write(login_scripts.end)
+    begin_device = write(login_scripts.begin_device)
+    device_by_code = read_at(login_scripts.device_by_code)
+    decide_device = write(login_scripts.decide_device)
+    poll_device = write(login_scripts.poll_device)
 
     # --- forecasts
 
@@ -445,6 +506,7 @@ class SqlStore(Transactions):
 
     events = read(run_scripts.events)
     position_before_latest = read(run_scripts.position_before_latest)
+    last_event = read(run_scripts.last_event)
     names = read(run_scripts.names)
     counts = read(run_scripts.counts)
     check = write(run_scripts.check)

@@ -281,17 +281,17 @@ def _ask(now: int, entry: _Entry, age: int = 0) -> Ask:
 
 def _tell(tx: Tx, entries: Sequence[_Entry], actor: str) -> None:
     """Events and tallies of what was inserted."""
-    groups: dict[tuple[RunState, str, str], list[_Entry]] = defaultdict(list)
+    groups: dict[tuple[str, RunState, str, str], list[_Entry]] = defaultdict(list)
     for entry in entries:
-        by = actor or entry.draft.created_by
-        groups[entry.admission.state, entry.admission.cause, by].append(entry)
-    for (state, cause, by), group in groups.items():
+        project, by = entry.pattern.version.rules.project, actor or entry.draft.created_by
+        groups[project, entry.admission.state, entry.admission.cause, by].append(entry)
+    for (project, state, cause, by), group in groups.items():
         ids = [entry.draft.id for entry in group]
         if is_final(state):
-            tx.record("run.finished", ids, actor=by, state=state, cause=cause)
+            tx.record_in(project, "run.finished", ids, actor=by, state=state, cause=cause)
             tx.effects.ends.update((entry.pattern.version.rules.name, state) for entry in group)
         else:
-            tx.record(f"run.{state.lower()}", ids, actor=by)
+            tx.record_in(project, f"run.{state.lower()}", ids, actor=by)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
+from rota.domain.access import (
+    INSTALLATION,
+    ProjectSet,
+    Rights,
+    Role,
+    combined,
+    everywhere,
+    may_give_secret,
+)
+from rota.domain.errors import Conflict, quoted
 from rota.domain.ids import instant
-from rota.ports.records import NewToken, Token
-from rota.store.rows import token_from
-from rota.store.script import Many, Script, query
+from rota.ports.records import FoundToken, LoginSession, NewToken, Token
+from rota.store.rows import from_json, project_filter, to_json, token_from
+from rota.store.script import Many, Row, Rows, Script, query
+from rota.store.sessions import bar
 from rota.store.tx import Tx
 
 _MICROSECOND = timedelta(microseconds=1)
 _KEPT = timedelta(days=1) // _MICROSECOND  # how long login links and sessions outlive their end
+Look: TypeAlias = tuple[FoundToken, datetime]  # and when that was
 
 
 def add(tx: Tx, token: NewToken) -> Script[None]:
-    """A new token; what ended long ago is forgotten on the way."""
+    """A new token; a new login link ends older ones, and what ended long ago is forgotten."""
+    if token.kind == "login":
+        yield query("end_login_links", now=tx.now)
+    if token.given_by is not None:
+        yield from _bind_service(tx, token, token.given_by)
     expires_at = None if token.lifetime is None else tx.now + token.lifetime // _MICROSECOND
     values = (
         token.id,
@@ -28,16 +46,80 @@ def add(tx: Tx, token: NewToken) -> Script[None]:
         tx.now,
         expires_at,
         token.pool,
+        token.principal,
+        token.project,
+        None if token.verbs is None else to_json(sorted(token.verbs)),
+        token.shown,
     )
     yield Many("insert_token", [values])
     yield query("drop_stale_tokens", before=tx.now - _KEPT)
-    tx.record("token.created", [token.id], actor=token.created_by, kind=token.kind)
+    tx.record_in(
+        token.project or "", "token.created", [token.id], actor=token.created_by, kind=token.kind
+    )
 
 
-def find(now: int, digest: str) -> Script[tuple[Token, str, datetime] | None]:
-    """A token that is valid now, its kind, and when that is."""
+def _bind_service(tx: Tx, token: NewToken, giver: Rights) -> Script[None]:
+    """The service that a token acts for, with the token's role where that is for.
+
+    One that is there keeps what it has; its role there is raised if need be.
+    """
+    scope, handle = token.project or INSTALLATION, token.principal
+    made = yield query("make_service", handle=handle, by=token.created_by, now=tx.now)
+    [principal] = yield query("principal_to_bind", handle=handle)
+    rows = yield query("bindings_of", principal=handle)
+    bound = {row["scope"]: Role(row["role"]) for row in rows}
+    if not made and not may_give_secret(giver, principal["kind"], {*bound, scope}):
+        raise _name_taken(handle)
+    if scope not in bound or not bound[scope].includes(token.role):
+        values = (handle, scope, token.role, token.created_by, tx.now)
+        yield Many("bind_at_least", [values])
+        tx.effects.callers |= bool(bound)
+
+
+def _name_taken(handle: str) -> Conflict:
+    return Conflict(
+        f"the name {quoted(handle)} is taken",
+        code="name_taken",
+        hint="take another name: one for each program, in each project",
+    )
+
+
+def find(now: int, digest: str) -> Script[Look | None]:
+    """A token that is valid now, what it allows, and when that is."""
     rows = yield query("token_by_digest", digest=digest, now=now)
-    return (token_from(rows[0]), rows[0]["kind"], instant(now)) if rows else None
+    if not rows:
+        return None
+    first = rows[0]
+    token = token_from(first)
+    rights = yield from _rights(token, rows)
+    session = _session(first, now) if first["idle_until"] is not None else None
+    return FoundToken(token, rights, first["principal_kind"] or "", session), instant(now)
+
+
+def _session(row: Row, now: int) -> LoginSession:
+    is_free = row["refreshing_until"] is None or row["refreshing_until"] <= now
+    return LoginSession(
+        seen_at=instant(now),
+        refreshed_at=instant(row["refreshed_at"]),
+        idle_until=instant(row["idle_until"]),
+        is_refreshable=bool(row["has_refresh_token"]) and is_free,
+    )
+
+
+def _rights(token: Token, rows: Rows) -> Script[Rights]:
+    """What a token allows: the roles of its principal, and of the groups of a person."""
+    if not token.principal:
+        return everywhere(token.role)
+    bound = [_role(row) for row in rows if row["scope"] is not None]
+    groups = from_json(rows[0]["groups"] or "[]")
+    if groups:
+        theirs = yield query("roles_of_groups", issuer=rows[0]["issuer"], groups=groups)
+        bound += map(_role, theirs)
+    return Rights(combined(bound), token.role, token.project, token.verbs)
+
+
+def _role(row: Row) -> tuple[str, Role]:
+    return row["scope"], Role(row["bound"])
 
 
 def note_use(tx: Tx, token_id: str) -> Script[None]:
@@ -45,14 +127,22 @@ def note_use(tx: Tx, token_id: str) -> Script[None]:
     yield Many("touch_token", [(tx.now, token_id)], exactly=False)
 
 
-def revoke(tx: Tx, token_id: str, *, actor: str) -> Script[bool]:
-    """Whether it was valid until now."""
-    revoked = yield query("revoke_token", id=token_id, now=tx.now)
-    if revoked:
-        tx.record("token.revoked", [token_id], actor=actor)
+def revoke(tx: Tx, token_id: str, *, actor: str, project: ProjectSet = None) -> Script[bool]:
+    """Whether it was valid until now; with projects, only if it is for one of them alone."""
+    revoked = yield query("revoke_token", id=token_id, now=tx.now, **project_filter(project))
+    for row in revoked:
+        tx.effects.callers = True
+        yield from bar(tx, [token_id], actor=actor)
+        tx.record_in(row["project"] or "", "token.revoked", [token_id], actor=actor)
     return bool(revoked)
 
 
-def of_kind(kind: str = "api") -> Script[list[Token]]:
-    rows = yield query("select_tokens", kind=kind)
+def of_kind(kind: str = "api", project: ProjectSet = None) -> Script[list[Token]]:
+    rows = yield query("select_tokens", kind=kind, **project_filter(project))
     return [token_from(row) for row in rows]
+
+
+def existing_projects(names: Collection[str]) -> Script[frozenset[str]]:
+    """Which of these are projects."""
+    rows = yield query("existing_projects", names=names)
+    return frozenset(row["name"] for row in rows)

@@ -1,16 +1,59 @@
 -- name: insert_token
 -- A right to call, known by the digest of its secret.
 INSERT INTO token
-    (id, name, role, digest, kind, parent, created_by, created_at, expires_at, pool)
-VALUES (:id, :name, :role, :digest, :kind, :parent, :created_by, :now, :expires_at, :pool);
+    (id, name, role, digest, kind, parent, created_by, created_at, expires_at, pool, principal, project, verbs, shown)
+VALUES (:id, :name, :role, :digest, :kind, :parent, :created_by, :now, :expires_at, :pool, :principal, :project,
+    :verbs, :shown);
 
 -- name: token_by_digest
--- A token that is valid now.
-SELECT * FROM token WHERE digest = :digest AND revoked_at IS NULL
-    AND (expires_at IS NULL OR expires_at > :now)
-    AND (parent IS NULL OR EXISTS (SELECT 1 FROM token AS opener
+-- A token that is valid now: a row for each role of its principal that may count, or one without a role.
+SELECT token.*, principal.kind AS principal_kind, login_session.issuer, login_session.groups, binding.scope,
+    binding.role AS bound, login_session.refreshed_at, login_session.idle_until, login_session.refreshing_until,
+    login_session.refresh_token IS NOT NULL AS has_refresh_token
+FROM token
+LEFT JOIN principal ON principal.handle = token.principal
+LEFT JOIN login_session ON login_session.token = token.id
+LEFT JOIN binding ON binding.principal = token.principal
+    AND (token.project IS NULL OR binding.scope = token.project OR binding.scope = '*')
+    AND (binding.scope = '*' OR EXISTS (SELECT 1 FROM project
+        WHERE project.name = binding.scope AND project.deleted_at IS NULL))
+WHERE token.digest = :digest AND token.revoked_at IS NULL
+    AND (token.expires_at IS NULL OR token.expires_at > :now)
+    AND principal.disabled_at IS NULL
+    AND (login_session.token IS NULL OR login_session.idle_until > :now)
+    AND (token.parent IS NULL OR EXISTS (SELECT 1 FROM token AS opener
         WHERE opener.id = token.parent AND opener.revoked_at IS NULL
         AND (opener.expires_at IS NULL OR opener.expires_at > :now)));
+
+-- name: roles_of_groups
+-- Roles of groups of one issuer.
+SELECT binding.scope, binding.role AS bound
+FROM principal JOIN binding ON binding.principal = principal.handle
+WHERE principal.kind = 'group' AND principal.issuer = :issuer AND principal.issuer <> ''
+    AND principal.subject = ANY(:groups) AND principal.disabled_at IS NULL
+    AND (binding.scope = '*' OR EXISTS (SELECT 1 FROM project
+        WHERE project.name = binding.scope AND project.deleted_at IS NULL));
+
+-- name: make_service
+-- A service of this name, unless the name is taken.
+INSERT INTO principal (handle, kind, issuer, subject, title, email, created_by, created_at)
+VALUES (:handle, 'service', '', '', '', '', :by, :now) ON CONFLICT DO NOTHING RETURNING handle;
+
+-- name: principal_to_bind
+-- A principal whose roles nobody else changes until the transaction ends.
+-- postgres: FOR NO KEY UPDATE
+SELECT kind FROM principal WHERE handle = :handle;
+
+-- name: bindings_of
+-- Roles of a principal.
+SELECT scope, role FROM binding WHERE principal = :principal;
+
+-- name: bind_at_least
+-- A principal has this role there.
+INSERT INTO binding (principal, scope, role, created_by, created_at)
+VALUES (:principal, :scope, :role, :by, :now)
+ON CONFLICT (principal, scope) DO UPDATE SET role = excluded.role, created_by = excluded.created_by,
+    created_at = excluded.created_at;
 
 -- name: touch_token
 -- When a token was last used.
@@ -18,12 +61,24 @@ UPDATE token SET last_used_at = :now WHERE id = :id;
 
 -- name: revoke_token
 -- A token is valid no longer.
-UPDATE token SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL RETURNING id;
+UPDATE token SET revoked_at = :now
+WHERE id = :id AND revoked_at IS NULL
+    AND (:any_project = 1 OR project = ANY(:projects))
+RETURNING id, project;
+
+-- name: end_login_links
+-- No login link that was made so far is valid any more.
+UPDATE token SET revoked_at = :now WHERE kind = 'login' AND revoked_at IS NULL;
 
 -- name: select_tokens
 -- Tokens of one kind, newest first.
-SELECT * FROM token WHERE kind = :kind ORDER BY created_at DESC LIMIT 1000;
+SELECT * FROM token WHERE kind = :kind AND (:any_project = 1 OR project = ANY(:projects))
+ORDER BY created_at DESC LIMIT 1000;
 
 -- name: drop_stale_tokens
 -- Forget login links and sessions that ended long ago.
-DELETE FROM token WHERE kind IN ('login', 'session') AND expires_at < :before;
+DELETE FROM token WHERE kind IN ('login', 'session', 'terminal') AND expires_at < :before;
+
+-- name: existing_projects
+-- Those of these names that are projects.
+SELECT name FROM project WHERE name = ANY(:names) AND deleted_at IS NULL;

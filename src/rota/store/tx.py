@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TypeAlias, TypeVar
 
 from rota.domain.gates import Admission
@@ -23,10 +24,13 @@ from rota.domain.lateness import Bucket, histogram
 from rota.ports.queue import MAX_NAMED, Wakes
 from rota.store.chains import ChainChanges, ChainKey, chain_of
 from rota.store.memory import Memory, RulesCache, add_up
-from rota.store.rows import to_json
-from rota.store.script import Many, Row, Script, Together
+from rota.store.rows import by_kind, to_json
+from rota.store.script import Many, Row, Rows, Script, Together
+
+INSTALLATION = ""  # what an event has as its project that is not about things of one
 
 T = TypeVar("T")
+_id, _project = itemgetter("id"), itemgetter("project")
 
 
 @dataclass(slots=True)
@@ -41,6 +45,7 @@ class Effects:
     followed: bool = False
     keys: bool = False
     events: bool = False
+    callers: bool = False  # what somebody may do has changed: servers forget whom they trust
     learned: list[tuple[object, ...]] = field(default_factory=list)  # durations of jobs
     recorded: list[tuple[object, ...]] = field(default_factory=list)  # rows of events
     chains: ChainChanges = field(default_factory=ChainChanges)
@@ -120,6 +125,7 @@ class Effects:
             keys=self.keys,
             favoured=frozenset(SessionId(session) for session in self.left.values()),
             events=self.events,
+            callers=self.callers,
         )
 
 
@@ -133,26 +139,39 @@ class Tx:
     effects: Effects = field(default_factory=Effects)
 
     def record(self, event: str, ids: Sequence[str], *, actor: str, **data: object) -> None:
-        """Record the event of one batch transition; whoever follows events is notified of it.
+        """Record the event of something of the installation, such as a worker or a token.
 
-        All of a transaction are written together at its end, when the rows of `ids` are locked:
-        what decides their position on PostgreSQL is what has ended by then (`insert_event`).
+        Whoever follows events is notified. All events of a transaction are written together at its
+        end, when the rows of `ids` are locked: what decides their position on PostgreSQL is what
+        has ended by then (`insert_event`).
         """
-        self.record_in("", event, ids, actor=actor, **data)
+        self.record_in(INSTALLATION, event, ids, actor=actor, **data)
 
     def record_in(
         self, project: str, event: str, ids: Sequence[str], *, actor: str, **data: object
     ) -> None:
-        """Record the event of something that has no id of its own, but a name in a project."""
+        """Record the event of jobs, carts or other things of a project, by id or by name."""
         self.effects.events = True
         self._record(event, actor, project, ids, to_json(data))
 
-    def record_quietly(self, event: str, ids: Sequence[str], *, actor: str) -> None:
+    def record_each(self, event: str, rows: Rows, *, actor: str, **data: object) -> None:
+        """Record the event of one batch transition of runs or jobs: one event for each project.
+
+        Given are their rows, of which `id` and `project` are needed.
+        """
+        self.effects.events = True
+        self._record_each(event, rows, actor, to_json(data))
+
+    def record_quietly(self, event: str, rows: Rows, *, actor: str) -> None:
         """Record the event of a step that every run takes: followers find it when they poll next.
 
         To notify all servers of each claim and each start would cost as much as these do.
         """
-        self._record(event, actor, "", ids, "{}")
+        self._record_each(event, rows, actor, "{}")
+
+    def _record_each(self, event: str, rows: Rows, actor: str, data: str) -> None:
+        for project, same in by_kind(rows, _project).items():
+            self._record(event, actor, project, list(map(_id, same)), data)
 
     def _record(self, event: str, actor: str, project: str, ids: Sequence[str], data: str) -> None:
         self.effects.recorded.append((event, self.now, actor, project, to_json(ids), data))

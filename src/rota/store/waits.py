@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from operator import itemgetter
 
 from rota.domain.gates import Admission
 from rota.domain.ids import RunId
@@ -14,7 +15,7 @@ from rota.domain.states import LEASED_STATES, WAITING_STATES, Cause, RunState
 from rota.store.gates import Kind
 from rota.store.keys import admit, ask_of, promise, wait_for_keys
 from rota.store.memory import PoolShape
-from rota.store.rows import reasons_to
+from rota.store.rows import by_kind, reasons_to
 from rota.store.script import Many, Row, Rows, Script, change, query
 from rota.store.tx import Tx
 
@@ -40,9 +41,9 @@ def enqueue(tx: Tx, rows: Sequence[Row], counting: Collection[Kind]) -> Script[N
     asks = [ask_of(row) for row in rows if row["keys"] is not None]
     short = (yield from admit(tx.now, asks)) if asks else {}
     if short:
-        held = {row["seq"]: short[row["id"]] for row in rows if row["id"] in short}
-        yield from wait_for_keys(held)
-        tx.record("run.blocked", list(short), actor="scheduler")
+        held = [row for row in rows if row["id"] in short]
+        yield from wait_for_keys({row["seq"]: short[row["id"]] for row in held})
+        tx.record_each("run.blocked", held, actor="scheduler")
         tx.effects.keys = True
         rows = [row for row in rows if row["id"] not in short]
     yield from let_through(tx, rows, counting)
@@ -59,7 +60,7 @@ def let_through(tx: Tx, rows: Sequence[Row], counting: Collection[Kind]) -> Scri
         if each:
             yield change("queue_runs", len(each), now=tx.now, counts=int(counts), seqs=each)
     yield from promise([ask_of(row) for row in rows if row["keys"] is not None])
-    tx.record("run.queued", [row["id"] for row in rows], actor="scheduler")
+    tx.record_each("run.queued", rows, actor="scheduler")
     tx.effects.returned(rows)
 
 
@@ -71,7 +72,7 @@ def end_waiting(tx: Tx, runs: Sequence[RunId], end: EndOfWait) -> Script[None]:
         return
     ids = [row["id"] for row in waiting]
     yield Many("end_waiting_run", [(end.state, end.cause, tx.now, run) for run in ids])
-    tx.record("run.finished", ids, actor=end.actor, state=end.state, cause=end.cause)
+    tx.record_each("run.finished", waiting, actor=end.actor, state=end.state, cause=end.cause)
     tx.effects.ends.update((row["job"], end.state) for row in waiting)
     tx.effects.chains.leave(row["chain"] for row in waiting)
     tx.effects.carts |= any(row["cart"] for row in waiting)
@@ -92,12 +93,12 @@ def cancel(tx: Tx, runs: Sequence[RunId], actor: str) -> Script[dict[RunId, str]
 
 
 def ask_to_stop(tx: Tx, live: Sequence[Row], actor: str) -> Script[None]:
-    """Tell the workers of live runs, given by id and session, that somebody wants them to end."""
+    """Tell workers that somebody wants live runs, by id, project and session, to end."""
     if not live:
         return
     ids = [row["id"] for row in live]
     yield query("request_cancel", ids=ids, now=tx.now, actor=actor)
-    tx.record("run.cancel_requested", ids, actor=actor)
+    tx.record_each("run.cancel_requested", live, actor=actor)
     tx.effects.sessions.update(row["session"] for row in live)
 
 
@@ -116,9 +117,9 @@ def _pool_shape(row: Row) -> PoolShape:
 
 def _block(tx: Tx, rows: Sequence[Row], unfit: Mapping[PoolShape, Admission]) -> Script[None]:
     yield Many("block_run", [_values(unfit[_pool_shape(row)], row) for row in rows])
-    news = [row["id"] for row in rows if row["state"] != RunState.BLOCKED]
+    news = [row for row in rows if row["state"] != RunState.BLOCKED]
     if news:
-        tx.record("run.blocked", news, actor="scheduler")
+        tx.record_each("run.blocked", news, actor="scheduler")
 
 
 def _values(admission: Admission, row: Row) -> tuple[str, str | None, str]:
@@ -141,7 +142,7 @@ def pass_gates_again(
     for drops, each in seqs.items():
         if each:
             yield change("let_runs_go", len(each), now=tx.now, drops=int(drops), seqs=each)
-    tx.record("run.scheduled", [row["id"] for row in rows], actor=actor)
+    tx.record_each("run.scheduled", rows, actor=actor)
     tx.effects.times = True
 
 
@@ -216,7 +217,7 @@ def judge_lateness(tx: Tx) -> Script[int]:
     """Tell which runs did not start within their objective, each once; returns how many."""
     rows = yield query("judge_lateness", now=tx.now, limit=_BATCH)
     late = [row for row in rows if row["is_late"]]
-    if late:
-        jobs = sorted({row["job"] for row in late})
-        tx.record("run.late", [row["id"] for row in late], actor="scheduler", jobs=jobs)
+    for same in by_kind(late, itemgetter("project")).values():
+        jobs = sorted({row["job"] for row in same})
+        tx.record_each("run.late", same, actor="scheduler", jobs=jobs)
     return len(rows)

@@ -39,12 +39,12 @@ ORDER BY drop_at LIMIT :limit;
 UPDATE run SET is_late = CASE WHEN coalesce(first_started_at, ended_at) <= late_at THEN 0 ELSE 1 END
 WHERE seq IN (SELECT seq FROM run WHERE late_at IS NOT NULL AND is_late IS NULL AND late_at < :now
     ORDER BY late_at LIMIT :limit)
-RETURNING id, job, is_late;
+RETURNING id, project, job, is_late;
 
 -- name: waiting_runs_to_change
 -- What decisions about runs that wait need, locked.
 -- postgres: ORDER BY id FOR NO KEY UPDATE
-SELECT id, seq, job_id, job_version, state, trigger, blocked_on, chain, pool, priority, keys
+SELECT id, seq, project, job_id, job_version, state, trigger, blocked_on, chain, pool, priority, keys
 FROM run WHERE id = ANY(:ids);
 
 -- name: let_runs_go

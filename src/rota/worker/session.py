@@ -18,7 +18,9 @@ from rota.domain.errors import NotFound, RotaError, Unavailable
 from rota.domain.lease import RENEWALS_PER_LEASE, guard_margin, renewal_interval
 from rota.ports.clock import Clock
 from rota.ports.work import (
+    CREDENTIAL,
     Cancel,
+    Credential,
     Dispatch,
     Fence,
     Hello,
@@ -41,6 +43,7 @@ log = structlog.get_logger()
 LONGEST_DELAY = timedelta(seconds=2)
 AT_ONCE = timedelta(milliseconds=50)  # the longest delay after a connection that was of use
 _TELL_AGAIN = timedelta(minutes=1)
+_LOOK_AGAIN = timedelta(hours=1)  # at a credential, whether it is to be renewed
 _DIALS_PER_RENEWAL = 2  # what is left of a lease must be enough for this many
 
 
@@ -121,6 +124,19 @@ class LeaseGuard(Protocol):
         ...
 
 
+class OwnCredential(Protocol):
+    """Credential of a worker that has joined, which is renewed over the stream."""
+
+    @property
+    def renew_at(self) -> int:
+        """Return when to ask for the next one, in microseconds by the store's clock."""
+        ...
+
+    def keep(self, credential: Credential, now: int) -> None:
+        """Write the next one down, to be shown from now on; `OSError` if that is not possible."""
+        ...
+
+
 class WorkerSession:
     """Runs until stopped. It reconnects when the connection breaks; running attempts go on."""
 
@@ -133,6 +149,7 @@ class WorkerSession:
         clock: Clock,
         config: SessionConfig | None = None,
         note_session: Callable[[str], None] = lambda _: None,
+        credential: OwnCredential | None = None,
     ) -> None:
         self._connect = connect
         self._attempts = attempts
@@ -141,6 +158,8 @@ class WorkerSession:
         self._clock = clock
         self._config = config or SessionConfig()
         self._note_session = note_session
+        self._credential = credential
+        self._requests: tuple[str, ...] = ()  # optional ones that its server answers
         self._link: WorkerLink | None = None
         self._reconnecting = Reconnecting(clock, self._config.reconnect_delay)
         self._lease = timedelta(0)
@@ -241,6 +260,7 @@ class WorkerSession:
                         self._receive(link, group),
                         *(self._report(link) for _ in range(_REPORTS)),
                         self._tick(link),
+                        self._renew_credential(link),
                         self._guard.keep_watch(self._clock, renewal_interval(self._lease)),
                     )
                 ]
@@ -263,7 +283,7 @@ class WorkerSession:
         if not self._hello.resumes:
             self._note_session(welcome.session)
         self._hello = msgspec.structs.replace(self._hello, resumes=welcome.session)
-        self._stream = welcome.stream
+        self._stream, self._requests = welcome.stream, welcome.requests
         self._attempts.begin_stream(after_break=self._is_broken)
         self._attempts.learn_time(welcome.store_now, self._clock.monotonic())
         self._extend(sent_at)
@@ -291,6 +311,24 @@ class WorkerSession:
             self._attempts.cancel(answer.unknown)
             self._note_drain(answer.draining)
             await self._until_next_beat(sent_at + interval)
+
+    async def _renew_credential(self, link: WorkerLink) -> None:
+        """Ask for the next credential in time, keep it, and connect anew with it."""
+        if self._credential is None or CREDENTIAL not in self._requests:
+            return
+        while True:
+            left = self._credential.renew_at - self._attempts.store_micros()
+            if left > 0:
+                await self._clock.sleep(min(timedelta(microseconds=left), _LOOK_AGAIN))
+                continue
+            try:
+                renewed = await link.renew_credential()
+                self._credential.keep(renewed, self._attempts.store_micros())
+            except (Refused, OSError) as error:  # the present one is good for days to come
+                log.warning("worker.credential_not_renewed", error=str(error))
+                await self._clock.sleep(_LOOK_AGAIN)
+            else:
+                raise Moved("its credential was renewed")
 
     async def _until_next_beat(self, at: float) -> None:
         """Wait until the next beat, counted from the last send: a slow answer does not delay it."""

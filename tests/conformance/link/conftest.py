@@ -14,8 +14,9 @@ from rota.blobs.files import open_files
 from rota.link.grpc_client import GrpcAccess, GrpcConnector
 from rota.link.grpc_server import WorkersService
 from rota.link.local import LocalLink, LocalLinkServer
+from rota.operations.credentials import Credentials
 from rota.operations.engine import Engine
-from rota.operations.tokens import authenticate_worker, create_worker_token
+from rota.operations.tokens import create_worker_token
 from rota.ports.work import WorkerDesk, WorkerLink
 from rota.queue.local import LocalIdleWorkers
 from rota.server.dispatcher.floor import Floor, FloorConfig
@@ -48,7 +49,7 @@ async def local(desk: WorkerDesk, folder: Path) -> AsyncIterator[Connect]:
 @asynccontextmanager
 async def grpc(desk: WorkerDesk, engine: Engine) -> AsyncIterator[Connect]:
     _, token = await create_worker_token(engine.store, name="worker", pool=None, actor="test")
-    service = WorkersService(desk, lambda secret: authenticate_worker(engine, secret))
+    service = WorkersService(desk, Credentials(engine))
     server = await serve("127.0.0.1:0", [service.add_to])
     yield GrpcConnector(GrpcAccess((f"127.0.0.1:{server.port}",), token)).connect
     service.close()

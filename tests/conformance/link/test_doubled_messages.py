@@ -16,6 +16,7 @@ from rota.ports.executor import JobBatch
 from rota.ports.work import (
     Beat,
     BeatAnswer,
+    Credential,
     Fence,
     Hello,
     Order,
@@ -82,6 +83,10 @@ class DoublingLink:
 
     async def leave(self) -> None:
         await self._link.leave()
+
+    async def renew_credential(self) -> Credential:
+        await self._link.renew_credential()
+        return await self._link.renew_credential()
 
     async def close(self) -> None:
         await self._link.close()

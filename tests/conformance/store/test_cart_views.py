@@ -87,6 +87,7 @@ class TestSaving:
 
     async def test_they_are_found_by_project_and_name(self, scene: Scene) -> None:
         await save(scene, new_template(scene, "b"), new_template(scene, "a"))
+        await scene.project("other")
         await save(scene, new_template(scene, "a", project="other"))
 
         names = [each.name for each in await scene.store.templates("default")]

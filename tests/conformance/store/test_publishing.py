@@ -5,23 +5,31 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeAlias
 
 import pytest
 
+from rota.domain.access import Role
 from rota.domain.carts.definition import CartRules
 from rota.domain.errors import Conflict
+from rota.domain.identity import EndedSession, Person
 from rota.domain.ids import JobId, RunId, SessionId, new_run_id
 from rota.domain.keys import KeyKind, Resource
 from rota.domain.lateness import Congestion
+from rota.domain.policy import Policy
 from rota.domain.run import Trigger
 from rota.domain.spec import Delivery, Overlap
 from rota.domain.states import RunState
 from rota.ports.carts import DueTemplate, MissedCarts, NewTemplate, PauseCart, TemplateChanges
+from rota.ports.credentials import NewCredential, NewJoinToken
 from rota.ports.forecasts import PredictedStart
+from rota.ports.logins import DeviceGrant, LoginAttempt, Told
+from rota.ports.projects import NewProject, PrincipalKind, PrincipalRef
 from rota.ports.queue import (
+    CALLERS,
     CANCELLED,
     CARTS,
     EVENTS,
@@ -32,7 +40,7 @@ from rota.ports.queue import (
     Wakes,
     publish,
 )
-from rota.ports.records import NewRun, NewToken, Rearmed, Role, StoredChunk
+from rota.ports.records import NewRun, NewToken, Rearmed, StoredChunk
 from rota.ports.store import Store
 from rota.ports.work import ChunkMeta, Progress, Work
 from rota.queue.local import LocalQueue
@@ -373,9 +381,157 @@ async def token_by_digest(scene: Scene) -> Act:
     return lambda: scene.store.token_by_digest("digest")
 
 
+JOIN = NewJoinToken("t_join", "join", "digest of join", "rotaj_", 1, LEASE, None)
+CREDENTIAL = NewCredential("t_w1", "w1", "default", "digest of w1", "rotaw_", LEASE)
+
+
+async def add_join_token(scene: Scene) -> Act:
+    return lambda: scene.store.add_join_token(JOIN, actor="ann")
+
+
+async def join_worker(scene: Scene) -> Act:
+    await scene.store.add_join_token(JOIN, actor="ann")
+    return lambda: scene.store.join_worker("digest of join", CREDENTIAL)
+
+
+async def renew_credential(scene: Scene) -> Act:
+    await (await join_worker(scene))()
+    return lambda: scene.store.renew_credential("t_w1", "the next")
+
+
+async def begin_renewal(scene: Scene) -> Act:
+    await (await renew_credential(scene))()
+    return lambda: scene.store.begin_renewal("the next")
+
+
+async def revoke_worker(scene: Scene) -> Act:
+    await (await join_worker(scene))()
+    await scene.store.register(hello("w1"), LEASE, credential="t_w1")
+    return lambda: scene.store.revoke_worker("w1", actor="ann")
+
+
+async def record_refusals(scene: Scene) -> Act:
+    return lambda: scene.store.record_refusals("w_1", "w1", "start", 1)
+
+
 async def revoke_token(scene: Scene) -> Act:
     await scene.store.add_token(TOKEN)
     return lambda: scene.store.revoke_token("t_ci", actor="ann")
+
+
+SHOP = NewProject("shop", policy=Policy(priority=5))
+TEAM = PrincipalRef(PrincipalKind.GROUP, "https://login.example.org/", "team", "team")
+
+
+async def add_project(scene: Scene) -> Act:
+    return lambda: scene.store.add_project(SHOP, actor="ann")
+
+
+async def change_project(scene: Scene) -> Act:
+    await scene.project("shop")
+    return lambda: scene.store.change_project(SHOP, expected_version=1, actor="ann")
+
+
+async def delete_project(scene: Scene) -> Act:
+    await scene.project("shop")
+    return lambda: scene.store.delete_project("shop", actor="ann")
+
+
+async def give_pool(scene: Scene) -> Act:
+    return lambda: scene.store.give_pool("gpu", ["default"], actor="ann")
+
+
+async def bind(scene: Scene) -> Act:
+    return lambda: scene.store.bind(TEAM, "default", Role.VIEWER, actor="ann")
+
+
+async def unbind(scene: Scene) -> Act:
+    await scene.store.bind(TEAM, "default", Role.VIEWER, actor="ann")
+    return lambda: scene.store.unbind("team", "default", actor="ann")
+
+
+async def disable_principal(scene: Scene) -> Act:
+    await scene.store.bind(TEAM, "default", Role.VIEWER, actor="ann")
+    return lambda: scene.store.disable_principal("team", disabled=True, actor="ann")
+
+
+async def inherit_roles(scene: Scene) -> Act:
+    awaited = PrincipalRef(PrincipalKind.USER, TEAM.issuer, "✉ a@b.org", "a", email="a@b.org")
+    await scene.store.bind(awaited, "default", Role.VIEWER, actor="ann")
+    await scene.store.bind(TEAM, "default", Role.VIEWER, actor="ann")
+    return lambda: scene.store.inherit_roles("team", TEAM.issuer, "a@b.org")
+
+
+ANN = Person("https://login.example.org", "u1", "ann", groups=("ops",))
+SESSION = NewToken(
+    "t_s", "ann", Role.ADMIN, "digest of s", "session", "ann", MINUTE, principal="ann"
+)
+ATTEMPT = LoginAttempt("state", "browser", "nonce", "verifier")
+DEVICE = DeviceGrant("device", "BCDFGHJK", "laptop", "192.0.2.7")
+TERMINAL = NewToken("t_c", "", Role.VIEWER, "digest of c", "terminal", "", MINUTE)
+
+
+async def logged_in(scene: Scene) -> None:
+    await scene.store.sign_in(ANN)
+    await scene.store.open_login(SESSION, Told(ANN, "sealed"), MINUTE)
+
+
+async def begin_login(scene: Scene) -> Act:
+    return lambda: scene.store.begin_login(ATTEMPT, MINUTE)
+
+
+async def finish_login(scene: Scene) -> Act:
+    await scene.store.begin_login(ATTEMPT, MINUTE)
+    return lambda: scene.store.finish_login("state", "browser")
+
+
+async def sign_in(scene: Scene) -> Act:
+    return lambda: scene.store.sign_in(ANN)
+
+
+async def bind_admin_groups(scene: Scene) -> Act:
+    return lambda: scene.store.bind_admin_groups(ANN.issuer, frozenset({"ops"}))
+
+
+async def open_login(scene: Scene) -> Act:
+    await scene.store.sign_in(ANN)
+    return lambda: scene.store.open_login(SESSION, Told(ANN), MINUTE)
+
+
+async def keep_login(scene: Scene) -> Act:
+    await logged_in(scene)
+    return lambda: scene.store.keep_login("t_s", MINUTE, MINUTE, MINUTE)
+
+
+async def take_refresh(scene: Scene) -> Act:
+    await logged_in(scene)
+    return lambda: scene.store.take_refresh("t_s", timedelta(0), MINUTE)
+
+
+async def refresh_login(scene: Scene) -> Act:
+    await logged_in(scene)
+    return lambda: scene.store.refresh_login("t_s", Told(replace(ANN, groups=())))
+
+
+async def end_logins(scene: Scene) -> Act:
+    await logged_in(scene)
+    return lambda: scene.store.end_logins(EndedSession(ANN.issuer, "", "u1"))
+
+
+async def begin_device(scene: Scene) -> Act:
+    return lambda: scene.store.begin_device(DEVICE, MINUTE, MINUTE)
+
+
+async def decide_device(scene: Scene) -> Act:
+    await scene.store.begin_device(DEVICE, MINUTE, MINUTE)
+    return lambda: scene.store.decide_device(DEVICE.code, "t_s", is_approved=True)
+
+
+async def poll_device(scene: Scene) -> Act:
+    await logged_in(scene)
+    await scene.store.begin_device(DEVICE, MINUTE, MINUTE)
+    await scene.store.decide_device(DEVICE.code, "t_s", is_approved=True)
+    return lambda: scene.store.poll_device(DEVICE.device, TERMINAL)
 
 
 async def save_predictions(scene: Scene) -> Act:
@@ -440,9 +596,35 @@ WRITES: dict[Callable[[Scene], Awaitable[Act]], set[str]] = {
     join: {EVENTS},
     keep_shards: {EVENTS},
     leave_cluster: {EVENTS},
+    add_join_token: {EVENTS},
+    join_worker: {EVENTS},
+    renew_credential: {EVENTS},
+    begin_renewal: set(),
+    revoke_worker: {CANCELLED, EVENTS},
+    record_refusals: {EVENTS},
     add_token: {EVENTS},
     token_by_digest: set(),
-    revoke_token: {EVENTS},
+    revoke_token: {EVENTS, CALLERS},
+    begin_login: set(),
+    finish_login: set(),
+    sign_in: {EVENTS},
+    bind_admin_groups: {CALLERS},
+    open_login: {EVENTS},
+    keep_login: set(),
+    take_refresh: set(),
+    refresh_login: {CALLERS},  # the groups are others
+    end_logins: {EVENTS, CALLERS},
+    begin_device: set(),
+    decide_device: set(),
+    poll_device: {EVENTS},
+    add_project: {EVENTS},
+    change_project: {EVENTS},
+    delete_project: {CALLERS, EVENTS},
+    give_pool: {EVENTS},
+    bind: {CALLERS, EVENTS},
+    unbind: {CALLERS, EVENTS},
+    disable_principal: {CALLERS, EVENTS},
+    inherit_roles: {CALLERS},
     save_predictions: set(),
     forget_predictions: set(),
     check: set(),
@@ -451,18 +633,22 @@ READS = [
     "any_queued",
     "arrived_output",
     "attempts",
+    "bindings",
     "calendars",
     "cancels",
     "carts",
     "carts_to_advance",
     "cells",
+    "chains_of_pool",
     "chunks",
+    "closed_pools",
     "coming_jobs",
     "completions",
     "congested_jobs",
     "counts",
     "declarations",
     "deleted_job",
+    "device_by_code",
     "documents",
     "due_runs",
     "due_schedules",
@@ -470,18 +656,23 @@ READS = [
     "ended_pauses",
     "ended_waits",
     "events",
+    "existing_projects",
     "failure_groups",
+    "find_person",
     "followers",
+    "foreign_attempts",
     "heartbeats",
+    "id_token_of",
     "inline_output",
     "items",
     "jobs",
+    "jobs_beyond",
     "key_uses",
+    "last_event",
     "last_runs",
     "late_results",
     "latest_durations",
     "ledger",
-    "chains_of_pool",
     "names",
     "names_of_jobs",
     "next_cart_look",
@@ -493,17 +684,22 @@ READS = [
     "open_carts",
     "open_outputs",
     "open_runs",
+    "orphaned_jobs",
     "overview",
     "place_of",
+    "pools",
     "position_before_latest",
     "predicted_starts",
+    "principals",
     "project_counts",
+    "project_facts",
+    "projects",
     "runs",
     "served_pools",
     "servers",
     "sessions",
-    "share_weights",
     "shards",
+    "share_weights",
     "start_delays",
     "templates",
     "tokens",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import defaultdict
 from datetime import timedelta
 from itertools import pairwise
 
@@ -44,11 +45,13 @@ async def a_busy_day(scene: Scene) -> None:
     await scene.store.end_session(worker)
     scene.advance(2 * MINUTE)
     await scene.release()
-    for run in await scene.store.runs(RunQuery(states=[RunState.UNKNOWN])):
+    unknown = RunQuery(project=scene.home, states=[RunState.UNKNOWN])
+    for run in await scene.store.runs(unknown):
         await scene.store.resolve(run.id, RunState.COMPLETED, actor="person")
     second = await scene.worker("second", slots=20)
     await scene.finish(second, await scene.claim(second))
-    waiting = await scene.store.runs(RunQuery(states=[RunState.BLOCKED, RunState.QUEUED]))
+    states = [RunState.BLOCKED, RunState.QUEUED]
+    waiting = await scene.store.runs(RunQuery(project=scene.home, states=states))
     await scene.store.cancel([run.id for run in waiting], actor="user")
 
 
@@ -96,7 +99,7 @@ async def test_events_come_in_order_page_by_page(scene: Scene) -> None:
 
     assert pages == everything
     assert [event.seq for event in pages] == sorted({event.seq for event in pages})
-    assert (await scene.store.counts()).last_event == everything[-1].seq
+    assert await scene.store.last_event() == everything[-1].seq
 
 
 async def test_the_latest_events_are_as_many_as_asked_for(scene: Scene) -> None:
@@ -159,3 +162,105 @@ async def test_a_late_result_is_an_event(scene: Scene) -> None:
     await scene.finish(worker, works)
 
     assert (await all_events(scene))[-1].kind == "run.late_result"
+
+
+class TestProjects:
+    async def test_a_step_of_runs_of_two_projects_is_an_event_of_each(self, scene: Scene) -> None:
+        one, other = await scene.in_project("one"), await scene.in_project("other")
+        runs = {each.home: await each.trigger(await each.job(), 3) for each in (one, other)}
+        worker = await scene.worker()
+        works = await scene.claim(worker)
+        await scene.start(worker, works)
+        await scene.finish(worker, works)
+
+        events = [event for event in await all_events(scene) if event.kind.startswith("run.")]
+
+        for kind in ("run.queued", "run.claimed", "run.started", "run.finished"):
+            told = {event.project: sorted(event.ids) for event in events if event.kind == kind}
+            assert told == {project: sorted(ids) for project, ids in runs.items()}, kind
+        finished = [event for event in events if event.kind == "run.finished"]
+        assert [event.data["attempts"] for event in finished] == [[1, 1, 1]] * 2
+
+    async def test_so_are_releases_retries_ends_without_an_attempt_and_lost_workers(
+        self, scene: Scene
+    ) -> None:
+        scenes = [await scene.in_project(project) for project in ("one", "other")]
+        retry = Retry(attempts=2, delay=timedelta(seconds=1))
+        for each in scenes:
+            job_id = await each.job(retry=retry, start_within=timedelta(seconds=1))
+            await each.trigger(job_id, 3, at=scene.clock.instant + MINUTE)
+        scene.advance(2 * MINUTE)
+        await scene.release()
+        worker = await scene.worker()
+        works = await scene.claim(worker)
+        await scene.finish(worker, works[:3], AttemptResult.FAILED)
+        await scene.store.end_session(worker)
+        scene.advance(MINUTE)
+        await scene.release()
+        await scene.store.release_forgotten(100)
+        waiting = [
+            run.id for each in scenes for run in await scene.store.runs(RunQuery(project=each.home))
+        ]
+        await scene.store.cancel(waiting, actor="user")
+
+        events = await all_events(scene)
+
+        projects: dict[str, set[str]] = defaultdict(set)
+        for event in events:
+            projects[event.kind].add(event.project)
+        both = {"one", "other"}
+        for kind in ("scheduled", "queued", "claimed", "late", "finished"):
+            assert projects[f"run.{kind}"] == both, kind
+        for each in scenes:
+            mine = [event for event in events if event.project == each.home]
+            runs = await scene.store.runs(RunQuery(project=each.home))
+            assert {run.id: run.state for run in runs} == {
+                run: path[-1] for run, path in fold_events(mine).items()
+            }
+
+    async def test_whatever_happens_in_a_project_is_told_as_its_own(self, scene: Scene) -> None:
+        await a_busy_day(await scene.in_project("other"))
+
+        events = await all_events(scene)
+
+        of_installation = {event.kind.split(".")[0] for event in events if not event.project}
+        assert of_installation == {"worker", "server", "shards"}
+        assert {event.project for event in events} == {"", "other"}
+
+    async def test_who_asks_for_a_project_gets_its_events_only(self, scene: Scene) -> None:
+        for project in ("one", "other", "third"):
+            await a_busy_day(await scene.in_project(project))
+        everything = await all_events(scene)
+
+        for projects in ({"one"}, {"other", "one"}, {"nothing"}, set[str]()):
+            wanted = [event for event in everything if event.project in projects]
+            pages: list[Event] = []
+            after = 0
+            while page := await scene.store.events(after, 7, projects=projects):
+                pages += page
+                after = page[-1].seq
+            assert pages == wanted
+            for count in (1, 5, 10_000):
+                position = await scene.store.position_before_latest(count, projects=projects)
+                latest = await scene.store.events(position, 10_000, projects=projects)
+                assert latest == wanted[-count:]
+
+    async def test_of_a_project_those_that_name_one_can_be_asked_for(self, scene: Scene) -> None:
+        one, other = await scene.in_project("one"), await scene.in_project("other")
+        [run], [foreign] = [await each.trigger(await each.job()) for each in (one, other)]
+
+        mine = await scene.store.events(0, 10, ids=[run, foreign], projects={"one"})
+        latest = await scene.store.position_before_latest(9, ids=[foreign], projects={"one"})
+
+        assert [event.ids for event in mine] == [(run,)]
+        assert latest == 0
+
+    async def test_names_of_other_projects_are_not_told(self, scene: Scene) -> None:
+        one, other = await scene.in_project("one"), await scene.in_project("other")
+        mine, theirs = await one.job("mine"), await other.job("theirs")
+        [run], [foreign] = await one.trigger(mine), await other.trigger(theirs)
+        session = await scene.worker()
+
+        names = await scene.store.names([mine, theirs, run, foreign, session], projects={"one"})
+
+        assert names == {mine: "mine", run: "mine"}

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from rota.domain.ids import RunId
-from rota.domain.run import AttemptResult, Trigger
+from rota.domain.access import ProjectSet
+from rota.domain.ids import RunId, new_run_id
+from rota.domain.run import AttemptResult, Run, Trigger
 from rota.domain.states import RunState
-from rota.ports.records import RunQuery
-from testkit.builders import MINUTE, Scene
+from rota.ports.records import JobQuery, NewRun, RunQuery
+from testkit.builders import MINUTE, Scene, new_job
 
 pytestmark = pytest.mark.anyio
 
@@ -169,3 +171,87 @@ async def test_ids_have_the_names_that_people_use(scene: Scene) -> None:
 
     assert names == {job_id: "nightly", run: "nightly", session: "ada"}
     assert await scene.store.names([]) == {}
+
+
+async def in_projects(scene: Scene, *projects: str) -> dict[str, list[RunId]]:
+    """Two runs of a job in each project, in turn."""
+    jobs = {}
+    for project in projects:
+        if project != "default":
+            await scene.project(project)
+        job = new_job("job", scene.clock.instant, project=project)
+        await scene.store.save_jobs([job], removed=(), actor="editor")
+        jobs[project] = job.id
+    runs: dict[str, list[RunId]] = {project: [] for project in projects}
+    for _ in range(2):
+        for project, job_id in jobs.items():
+            run = NewRun(new_run_id(scene.clock.instant), job_id, 1, Trigger.MANUAL, "user")
+            runs[project] += (await scene.store.submit([run])).runs
+    return runs
+
+
+@pytest.mark.parametrize("states", [(), [RunState.QUEUED]], ids=["all", "active"])
+async def test_runs_of_several_projects_come_newest_first_page_by_page(
+    scene: Scene, states: list[RunState]
+) -> None:
+    runs = await in_projects(scene, "default", "etl", "web")
+    every = [run for pair in zip(*runs.values(), strict=True) for run in pair][::-1]
+
+    async def pages(project: ProjectSet) -> list[str]:
+        found: list[Run] = []
+        while True:
+            before = found[-1].seq if found else None
+            query = RunQuery(project, states=states, before_seq=before, limit=2)
+            page = await scene.store.runs(query)
+            found += page
+            if not page:
+                return [run.id for run in found]
+
+    assert await pages(None) == every
+    assert await pages(("etl", "web")) == [run for run in every if run not in runs["default"]]
+    assert await pages("web") == runs["web"][::-1]
+    assert await pages(()) == []
+
+
+async def test_jobs_of_several_projects_are_listed_in_order(scene: Scene) -> None:
+    await in_projects(scene, "default", "etl", "web")
+
+    async def jobs(project: ProjectSet, after: tuple[str, str] = ("", "")) -> list[str]:
+        query = JobQuery(project, after_project=after[0], after_name=after[1])
+        return [job.project for job in await scene.store.jobs(query)]
+
+    assert await jobs(None) == ["default", "etl", "web"]
+    assert await jobs(("etl", "web"), ("etl", "job")) == ["web"]
+    assert await jobs(()) == []
+
+
+class TestCreators:
+    async def test_a_run_is_of_who_asked_for_it(self, scene: Scene) -> None:
+        job_id = await scene.job()
+        await scene.trigger(job_id, 2)
+
+        for query in (RunQuery(), RunQuery(states=[RunState.QUEUED]), RunQuery(job_id=job_id)):
+            assert len(await scene.store.runs(replace(query, created_by="user"))) == 2
+            assert await scene.store.runs(replace(query, created_by="editor")) == []
+
+    async def test_one_that_a_schedule_made_is_of_who_made_its_job(self, scene: Scene) -> None:
+        job_id = await scene.job(next_at=scene.clock.instant)
+        run = await scene.scheduled_run(job_id)
+
+        for query in (RunQuery(), RunQuery(states=[RunState.QUEUED]), RunQuery(job_id=job_id)):
+            [found] = await scene.store.runs(replace(query, created_by="editor"))
+            assert (found.id, found.created_by) == (run.id, "scheduler")
+            assert await scene.store.runs(replace(query, created_by="scheduler")) == []
+
+    async def test_so_it_is_in_any_project_and_over_all_of_them(self, scene: Scene) -> None:
+        other = await scene.in_project("other")
+        [run] = await other.trigger(await other.job())
+        await scene.trigger(await scene.job())
+
+        for states in ((), (RunState.QUEUED,), (RunState.QUEUED, RunState.COMPLETED)):
+            mine = RunQuery(project="other", states=states, created_by="user")
+            assert [each.id for each in await scene.store.runs(mine)] == [run]
+            everywhere = replace(mine, project=None)
+            assert len(await scene.store.runs(everywhere)) == 2
+            assert await scene.store.runs(replace(everywhere, created_by="editor")) == []
+            assert await scene.store.runs(replace(mine, project=("other", "third"))) != []

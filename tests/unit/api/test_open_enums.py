@@ -10,6 +10,7 @@ import pytest
 
 from rota.api import answers, backfills, calendars, carts, forecasts, jobs, limits, output, runs
 from rota.api import tokens as token_answers
+from rota.domain.access import Role
 from rota.domain.backfill import SkipCause
 from rota.domain.calendars import Inside
 from rota.domain.carts.definition import OnBreach, Order, Scope
@@ -22,7 +23,6 @@ from rota.domain.run import AttemptResult, OutputState, Trigger
 from rota.domain.schedule import Kind
 from rota.domain.spec import Delivery
 from rota.domain.states import FINAL_STATES, RunState
-from rota.ports.records import Role
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from rota.ports.records import Role
+from rota.domain.access import Role
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server, Web, running_server, running_web
 

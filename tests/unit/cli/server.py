@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 import uvicorn
 
 from rota.blobs.files import open_files
+from rota.domain.access import Role
 from rota.domain.ids import SessionId, micros
 from rota.domain.jobfile import read_file
 from rota.domain.output import OutputRecorder, Stream
 from rota.operations import definitions, workers
 from rota.operations.engine import Engine
 from rota.operations.tokens import create_token
-from rota.ports.records import Role
 from rota.ports.work import Hello, Offer, Outcome, Start, StepOutcome, Work
 from rota.queue.local import LocalIdleWorkers
 from rota.server.gateway.app import create_app
@@ -185,6 +185,7 @@ async def _open(folder: Path, web: Web, stack: AsyncExitStack) -> Server:
     tokens = {role: await create_token(store, name=role, role=role, actor="test") for role in Role}
     secrets = {role: secret for role, (_, secret) in tokens.items()}
     web.app = create_app(engine, GatewaySettings(base_url=web.url))
+    stack.push_async_callback(web.app.state.parsing.close)
     stack.push_async_callback(web.come_to_rest)
     return Server(web.url, secrets, engine, web.loop)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from rota.ports.records import Role
+from rota.domain.access import Role
 from tests.unit.cli.carts import ALL_AT_ONCE, advance, refused, states, submit, work
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server

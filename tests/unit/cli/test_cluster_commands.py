@@ -14,9 +14,12 @@ from rota.api.workers import Server as AnsweredServer
 from rota.cli import times
 from rota.cli.servers import write_cluster
 from rota.cli.terminal import Terminal
+from rota.domain.access import Role
 from rota.domain.ids import new_server_id
+from rota.operations.credentials import Credentials
 from rota.operations.tokens import authenticate_worker
-from rota.ports.records import NewServer, Role
+from rota.ports.records import NewServer
+from rota.ports.work import JoinWish
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server
 
@@ -124,6 +127,45 @@ class TestDraining:
         assert "rota worker list --all" in ended.err
 
 
+class TestJoinTokens:
+    def test_made_listed_and_revoked(self, rota: Console, server: Server) -> None:
+        words = ("--pool", "fra", "--uses", "3", "--expires", "2h")
+        made = rota("worker", "join-token", "create", *words, "--json").json
+
+        listed = rota("worker", "join-token", "list").lines[1].split()
+        refused = rota("worker", "join-token", "revoke", made["id"])
+        revoked = rota("worker", "join-token", "revoke", made["id"], "--yes")
+
+        assert (made["pool"], made["uses"]) == ("fra", 3)
+        assert listed[:4] == [made["id"], "fra", "valid", "3"]
+        assert (refused.code, revoked.code) == (2, 0)
+        assert "revoked" in rota("worker", "join-token", "list").out
+
+    def test_secret_alone_is_on_standard_output_and_good_once(
+        self, rota: Console, server: Server
+    ) -> None:
+        [secret] = rota("worker", "join-token", "create").lines
+        desk = Credentials(server.engine)
+
+        credential = server.do(desk.join(secret, JoinWish("fra-1", "fra")))
+
+        assert server.do(desk.authenticate(credential.token)).name == "fra-1"
+        assert "used up" in rota("worker", "join-token", "list").out
+
+    def test_without_a_server_it_is_written_to_the_store(self, rota: Console) -> None:
+        made = rota("worker", "join-token", "create")
+
+        assert made.code == 0
+        assert made.out.startswith("rotaj_")
+        assert "written to the store" in made.err
+
+    def test_whoever_replaces_needs_one(self, rota: Console) -> None:
+        refused = rota("worker", "--server", "127.0.0.1:1", "--replace")
+
+        assert refused.code == 2
+        assert "ROTA_JOIN_TOKEN" in refused.err
+
+
 class TestWorkerTokens:
     def test_made_listed_and_revoked(self, rota: Console, server: Server) -> None:
         made = rota("worker", "token", "create", "fra-1", "--pool", "fra", "--json").json
@@ -156,6 +198,7 @@ class TestWorkerTokens:
         "words",
         [
             ["worker", "token", "create", "fra-1"],
+            ["worker", "join-token", "create"],
             ["token", "create", "--name", "me", "--role", "admin"],
         ],
     )

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from rota.ports.records import Role
+from rota.domain.access import Role
 from tests.unit.cli.console import Console, Ended
 from tests.unit.cli.server import Server
 

@@ -376,8 +376,24 @@ def test_first_token_needs_no_server(rota: Console, tmp_path: Path) -> None:
     ended = rota("token", "create", "--name", "ci", "--role", "viewer")
 
     assert ended.code == 0
-    assert ended.out.startswith("rota_")
+    assert ended.out.startswith("rotat_")
     assert "shown this once" in ended.err
+
+
+def test_token_for_a_project_that_is_not_there_is_not_made(rota: Console, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+
+    ended = rota("token", "create", "ci", "--role", "viewer", "--project", "etl")
+
+    assert (ended.code, 'there is no project "etl"' in ended.err) == (3, True)
+
+
+def test_token_of_the_installation_is_made_without_a_server(rota: Console, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+
+    made = rota("token", "create", "ci", "--role", "admin", "--installation", "--json").json
+
+    assert (made["project"], made["verbs"]) == (None, None)
 
 
 def test_worker_without_a_server_says_what_to_start(rota: Console) -> None:

@@ -37,7 +37,8 @@ def scene(rota: Console, server: Server) -> dict[str, str]:
     Path("jobs.yaml").write_text(TIDY.replace("0 2", "0 3"))
     Path("cart.yaml").write_text(cart_file())
     assert rota("apply", "cart.yaml").code == 0
-    for words in (["calendar", "set", "weekends.yaml"], LIMIT, RESOURCE, QUOTA):
+    spare = ["project", "create", "spare", "--max-priority", "7"]
+    for words in (["calendar", "set", "weekends.yaml"], LIMIT, RESOURCE, QUOTA, spare):
         assert rota(*words).code == 0
     ended = rota("cart", "items", cart, "--json").json["items"][0]["run"]
     waiting = rota("trigger", "tidy", "-o", "name").out.strip()
@@ -47,7 +48,9 @@ def scene(rota: Console, server: Server) -> dict[str, str]:
     badge = rota("worker", "token", "create", "worker-1", "--json").json["id"]
     revoked = rota("worker", "token", "create", "worker-2", "--json").json["id"]
     assert rota("worker", "token", "revoke", revoked, "--yes").code == 0
+    joining = rota("worker", "join-token", "create", "--json").json["id"]
     return {
+        "joining": joining,
         "cart": cart,
         "begun": begun,
         "over": over,
@@ -80,10 +83,18 @@ CHANGES = [
     ["job", "trigger", "tidy"],
     ["limit", "delete", "s3-put"],
     [*LIMIT, "--burst", "20"],
+    ["pool", "set", "gpu", "--project", "default"],
+    ["principal", "disable", "viewer"],
+    ["principal", "enable", "viewer"],
+    ["project", "create", "shop"],
+    ["project", "delete", "spare"],
+    ["project", "set", "spare", "--max-priority", "5"],
     ["quota", "clear"],
     ["quota", "set", "--running", "6"],
     ["resource", "delete", "licence"],
     ["resource", "set", "licence", "--total", "5"],
+    ["role", "grant", "viewer", "editor", "--project", "spare"],
+    ["role", "revoke", "viewer", "--installation"],
     ["run", "cancel", "tidy"],
     ["run", "hold", "{waiting}"],
     ["run", "release", "{waiting}"],
@@ -93,7 +104,9 @@ CHANGES = [
     ["token", "revoke", "{token}"],
     ["trigger", "tidy"],
     ["worker", "drain", "worker-2"],
+    ["worker", "join-token", "revoke", "{joining}"],
     ["worker", "resume", "worker-1"],
+    ["worker", "revoke", "worker-1"],
     ["worker", "token", "revoke", "{badge}"],
 ]
 NOTHING = [
@@ -105,6 +118,7 @@ NOTHING = [
     LIMIT,
     RESOURCE,
     QUOTA,
+    ["project", "set", "spare", "--max-priority", "7"],
     ["run", "cancel", "{ended}"],
     ["run", "resolve", "{ended}", "--as", "failed"],
     ["run", "retry", "{waiting}"],
@@ -121,7 +135,9 @@ REFUSED = [
     ["cart", "resume", "{over}"],
     ["token", "revoke", "t_1", "--yes"],
     ["worker", "drain", "nobody"],
+    ["worker", "join-token", "revoke", "t_1", "--yes"],
     ["worker", "resume", "nobody"],
+    ["worker", "revoke", "worker-2", "--yes"],
     ["worker", "token", "revoke", "{revoked}", "--yes"],
 ]
 PAGES = Path(__file__).with_name("help_pages.txt")

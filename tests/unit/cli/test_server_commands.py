@@ -11,7 +11,7 @@ from rota.cli import times
 from rota.cli.events import EVENTS
 from rota.cli.printing import write_table
 from rota.cli.terminal import Terminal
-from rota.ports.records import Role
+from rota.domain.access import Role
 from rota.ports.work import Offer
 from rota.sdk.client import Client
 from testkit.processes import ROTA
@@ -132,7 +132,7 @@ def test_events_name_the_job_and_keep_id_and_time_whole_at_80_columns(
     last = events[-1]
     assert last.time is not None
     stamp = times.stamp(last.time, times.now())
-    assert lines[-1].startswith(f"{last.id}   {stamp}  run.queued     nightly-export-of")
+    assert lines[-1].startswith(f"{last.id}   {stamp}  run.queued   nightly-export-of")
     assert f"  {run[:16]}  " in lines[-1]
     assert max(map(len, lines)) <= 80
 
@@ -144,9 +144,88 @@ def test_token_is_created_listed_and_revoked(rota: Console, server: Server) -> N
     refused = rota("token", "revoke", created["id"])
     revoked = rota("token", "revoke", created["id"], "--yes")
 
-    assert created["secret"].startswith("rota_")
+    assert created["secret"].startswith("rotat_")
     assert created["id"] in [token["id"] for token in listed]
     assert (refused.code, revoked.code) == (2, 0)
+
+
+def secret_of(rota: Console, *words: str) -> str:
+    """The secret of a new token."""
+    return str(rota("token", "create", *words, "--json").json["secret"])
+
+
+def test_token_is_for_the_project_the_role_and_the_verbs_that_were_asked_for(
+    rota: Console, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = (
+        "ci",
+        "--role",
+        "operator",
+        "--verb",
+        "read",
+        "--verb",
+        "trigger",
+        "--expires-in",
+        "1d",
+    )
+    secret = secret_of(rota, *words)
+    table = rota("token", "list", "-o", "wide").lines
+    monkeypatch.setenv("ROTA_TOKEN", secret)
+
+    shown = rota("whoami")
+    refused = rota("job", "list", "--project", "other")
+
+    assert shown.lines[:4] == [
+        "ci, service",
+        "  operator in default",
+        "This token is for the project default only.",
+        "This token may do nothing but read, trigger.",
+    ]
+    assert shown.lines[4].startswith("It is valid until ")
+    assert rota("whoami", "-o", "name").lines == ["ci"]
+    assert (refused.code, "there is no project" in refused.err) == (3, True)
+    [row] = [line for line in table if " ci " in line]
+    assert {"default", "operator", "read,", "trigger", f"{secret[:14]}…"} <= set(row.split())
+
+
+def test_token_of_the_installation_counts_everywhere(
+    rota: Console, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_TOKEN", secret_of(rota, "all", "--role", "admin", "--installation"))
+
+    shown = rota("whoami")
+
+    assert shown.lines == [
+        "all, service",
+        "  admin in all projects and the installation",
+        "It is valid until revoked.",
+    ]
+
+
+def test_token_is_for_a_project_or_for_the_installation(rota: Console, server: Server) -> None:
+    both = ("--project", "default", "--installation")
+
+    ended = rota("token", "create", "ci", "--role", "viewer", *both)
+
+    assert (ended.code, "either --project or --installation" in ended.err) == (2, True)
+
+
+def test_admin_of_a_project_manages_its_tokens(
+    rota: Console, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_TOKEN", secret_of(rota, "boss", "--role", "admin"))
+    made = rota("token", "create", "ci", "--role", "viewer", "--json").json["id"]
+
+    rehearsed = rota("token", "revoke", made, "--dry-run")
+    unknown = rota("token", "revoke", "t_nothing", "--dry-run")
+    revoked = rota("token", "revoke", made, "--yes")
+    denied = rota("worker", "token", "create", "worker-1")
+
+    assert (rehearsed.code, unknown.code, revoked.code, denied.code) == (20, 3, 0, 4)
+    assert {each["name"] for each in rota("token", "list", "--json").json["items"]} == {
+        "boss",
+        "ci",
+    }
 
 
 def test_token_can_expire(rota: Console, server: Server) -> None:

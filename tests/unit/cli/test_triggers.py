@@ -9,7 +9,7 @@ from msgspec import structs
 from rota.cli.job_views import LEDGER
 from rota.cli.printing import write_table
 from rota.cli.terminal import Terminal
-from rota.ports.records import Role
+from rota.domain.access import Role
 from rota.sdk.answers import LedgerEntry
 from tests.unit.cli.console import Console, Ended
 from tests.unit.cli.server import Server

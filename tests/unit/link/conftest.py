@@ -15,8 +15,9 @@ from rota.blobs.files import open_files
 from rota.contracts import worker_pb2 as pb
 from rota.link.grpc_client import ClientTls, GrpcAccess, GrpcLink
 from rota.link.grpc_server import WorkersService
+from rota.operations.credentials import Credentials, create_join_token
 from rota.operations.engine import Engine
-from rota.operations.tokens import authenticate_worker, create_worker_token
+from rota.operations.tokens import create_worker_token
 from rota.queue.local import LocalIdleWorkers
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from rota.server.gateway.rpc.server import RpcServer, ServerTls, serve
@@ -41,6 +42,10 @@ class Reception:
 
     async def token(self, name: str = "worker", pool: str | None = None) -> str:
         _, secret = await create_worker_token(self.engine.store, name=name, pool=pool, actor="test")
+        return secret
+
+    async def join_token(self, uses: int = 1, pool: str | None = None) -> str:
+        _, secret = await create_join_token(self.engine.store, uses=uses, pool=pool, actor="test")
         return secret
 
     async def connect(self, token: str, tls: ClientTls | None = None) -> GrpcLink:
@@ -77,11 +82,15 @@ class Cluster:
     engine: Engine
     _stack: AsyncExitStack
 
+    @property
+    def credentials(self) -> Credentials:
+        return Credentials(self.engine)
+
     async def open(
         self, tls: ServerTls | None = None, config: FloorConfig | None = None
     ) -> Reception:
         floor = Floor(self.engine, config)
-        service = WorkersService(floor, lambda secret: authenticate_worker(self.engine, secret))
+        service = WorkersService(floor, self.credentials)
         server = await serve("127.0.0.1:0", [service.add_to], tls)
         opened = Reception(self.engine, floor, service, server, self._stack)
         self._stack.push_async_callback(opened.stop)

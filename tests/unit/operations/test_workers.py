@@ -6,10 +6,12 @@ import pytest
 from msgspec import structs
 
 from rota.domain.errors import Invalid
+from rota.domain.ids import SessionId
 from rota.domain.run import AttemptResult
-from rota.operations.workers import bounded
+from rota.operations.workers import Refusals, bounded
 from rota.ports.work import MAX_TEXT, EndBatch, Fence, Outcome, Report, StepOutcome
 from testkit.builders import ends, outcome
+from tests.unit.server.scheduler.timeline import Timeline
 
 FIRST, SECOND, THIRD = (Fence(f"r_{number}", 1) for number in range(3))
 
@@ -85,3 +87,54 @@ def test_columns_that_do_not_fit_one_another_are_refused(column: str) -> None:
 
 def _of(fence: Fence) -> tuple[str, int]:
     return fence.run, fence.number
+
+
+class TestRefusals:
+    """Forged acts of workers are in the history, at most once a minute."""
+
+    @pytest.fixture
+    def now(self) -> list[float]:
+        return [0.0]
+
+    @pytest.fixture
+    def refusals(self, timeline: Timeline, now: list[float]) -> Refusals:
+        return Refusals(timeline.engine, lambda: now[0])
+
+    async def told(self, timeline: Timeline) -> list[tuple[str, int]]:
+        events = await timeline.engine.store.events(0, 1_000)
+        refused = [event for event in events if event.kind == "worker.refused"]
+        return [(event.data["worker"], event.data["count"]) for event in refused]
+
+    @pytest.mark.anyio
+    async def test_the_first_is_told_at_once_and_the_rest_once_a_minute(
+        self, timeline: Timeline, refusals: Refusals, now: list[float]
+    ) -> None:
+        for _ in range(3):
+            await refusals.note_acts(SessionId("w_1"), "w1", "start", [FIRST, SECOND])
+        await refusals.note("t_1", "w2", "hello")
+        at_once = await self.told(timeline)
+        now[0] = 59.9
+        await refusals.tell("w1")
+        within_the_minute = await self.told(timeline)
+        now[0] = 60.0
+        await refusals.tell("w1")
+        await refusals.tell("w1")
+
+        assert at_once == [("w1", 2), ("w2", 1)]
+        assert within_the_minute == at_once
+        assert await self.told(timeline) == [*at_once, ("w1", 4)]
+
+    @pytest.mark.anyio
+    async def test_what_was_the_worker_s_own_is_late_and_not_forged(
+        self, timeline: Timeline, refusals: Refusals
+    ) -> None:
+        store = timeline.engine.store
+        scene = timeline.scene
+        await scene.trigger(await scene.job())
+        worker = await scene.worker("w1")
+        [work] = await scene.claim(worker)
+        await store.lose(worker, [work.fence])
+
+        await refusals.note_acts(worker, "w1", "report", [work.fence])
+
+        assert await self.told(timeline) == []

@@ -69,6 +69,102 @@ def test_what_rota_tells_its_jobs_and_processes_is_no_mistake() -> None:
     assert config.load(environ=told | internal) == Settings()
 
 
+class TestWhereRotaIs:
+    @pytest.mark.parametrize(
+        ("variable", "value", "told"),
+        [
+            ("ROTA_PUBLIC_URL", "rota.example.org", "not the address of a site"),
+            ("ROTA_PUBLIC_URL", "ftp://example.org", "not the address of a site"),
+            ("ROTA_PUBLIC_URL", "https://", "not the address of a site"),
+            ("ROTA_PUBLIC_URL", "https://example.org?x=1", "not the address of a site"),
+            ("ROTA_PUBLIC_URL", "https://example.org/a b", "not the address of a site"),
+            ("ROTA_PUBLIC_URL", "https://example.org/a/../b", "not the address of a site"),
+            ("ROTA_PUBLIC_URL", "https://example.org:99999", "not the address of a site"),
+            ("ROTA_PUBLIC_URL", "https://ada:secret@example.org", "https://ada:***@example.org"),
+            ("ROTA_TRUSTED_PROXIES", "10.0.0.1/8", "has host bits set"),
+            ("ROTA_TRUSTED_PROXIES", "10.0.0.0/8,proxy.local", '"proxy.local" is not a network'),
+            ("ROTA_TRUSTED_PROXIES", "0.0.0.0/0", "every address"),
+            ("ROTA_TRUSTED_PROXIES", "::/0", "every address"),
+            ("ROTA_SECRETS_KEY", "rk1:x:AAAA", "line 1: the key x has 3 bytes"),
+            ("ROTA_SECRETS_KEY", "c2VjcmV0", "line 1: it is not rk1:ID:BASE64"),
+            ("ROTA_SECRETS_KEY_COMMAND", "vault 'get", "not a command line"),
+        ],
+    )
+    def test_what_cannot_be_is_told_by_its_name(self, variable: str, value: str, told: str) -> None:
+        [complaint] = complaints(**{variable: value})
+
+        assert told in complaint
+        assert variable in complaint
+        assert "secret@" not in complaint
+        assert "c2VjcmV0" not in complaint
+
+    def test_settings_are_read_and_shown(self) -> None:
+        environ = {
+            "ROTA_PUBLIC_URL": "https://example.org/rota/",
+            "ROTA_TRUSTED_PROXIES": "10.0.0.0/8, ::1",
+            "ROTA_SECRETS_KEY": f"rk1:k:{'A' * 43}=",
+        }
+
+        settings, origins = config.load_with_origins(environ=environ)
+        shown = {each.name: (each.value, each.origin) for each in origins}
+
+        assert settings.public_url == "https://example.org/rota"
+        assert shown["public_url"] == ("https://example.org/rota", "ROTA_PUBLIC_URL")
+        assert shown["trusted_proxies"] == ("10.0.0.0/8,::1/128", "ROTA_TRUSTED_PROXIES")
+        assert shown["secrets_key"] == ("(set)", "ROTA_SECRETS_KEY")
+
+    @pytest.mark.parametrize("name", ["listen", "grpc_listen"])
+    @pytest.mark.parametrize(
+        ("settings", "missing"),
+        [
+            ({}, "trusted_proxies to its networks and public_url"),
+            ({"ROTA_TRUSTED_PROXIES": "10.0.0.1"}, "set public_url"),
+            ({"ROTA_PUBLIC_URL": "https://example.org"}, "set trusted_proxies"),
+            (
+                {"ROTA_TRUSTED_PROXIES": "10.0.0.1", "ROTA_PUBLIC_URL": "http://example.org"},
+                "set public_url to where people reach it (https://…)",
+            ),
+        ],
+    )
+    def test_without_tls_only_loopback_is_listened_on(
+        self, name: str, settings: dict[str, str], missing: str
+    ) -> None:
+        [complaint] = complaints(**{f"ROTA_{name.upper()}": "0.0.0.0:7700"}, **settings)
+
+        assert complaint.startswith(f"{name}  listening on 0.0.0.0 would expose Rota without TLS")
+        assert "tls_cert" in complaint
+        assert missing in complaint
+
+    def test_behind_proxies_that_end_tls_more_may_be_listened_on(self) -> None:
+        settings = config.load(
+            environ={
+                "ROTA_LISTEN": "0.0.0.0:7700",
+                "ROTA_GRPC_LISTEN": "[::]:7701",
+                "ROTA_TRUSTED_PROXIES": "10.0.0.1",
+                "ROTA_PUBLIC_URL": "https://example.org",
+            }
+        )
+
+        assert settings.is_behind_tls
+
+    def test_no_command_of_the_current_folder_is_run(self, tmp_path: Path) -> None:
+        (tmp_path / ".config" / "rota").mkdir(parents=True)
+        (tmp_path / ".config" / "rota" / "rota.toml").write_text('secrets_key_command = "mine"')
+        assert config.load(environ={}).secrets_key_command == "mine"
+
+        (tmp_path / "rota.toml").write_text('secrets_key_command = "theirs"')
+
+        [complaint] = complaints()
+        assert complaint.startswith("rota.toml  the secrets_key_command of the current folder")
+
+    def test_there_is_one_place_for_the_key_ring(self) -> None:
+        both = {"ROTA_SECRETS_KEY": "./ring", "ROTA_SECRETS_KEY_COMMAND": "vault get"}
+
+        assert complaints(**both) == [
+            "secrets_key_command  secrets_key and secrets_key_command exclude one another"
+        ]
+
+
 class TestAddresses:
     @pytest.mark.parametrize(
         ("variable", "value", "told"),
@@ -252,6 +348,30 @@ def test_token_of_workers_goes_to_no_server_of_a_less_trusted_place(tmp_path: Pa
     assert "the worker_token of ROTA_WORKER_TOKEN is not sent to the server" in complaint
     environ = {"ROTA_WORKER_TOKEN": "secret", "ROTA_SERVER": "here:7701"}
     assert config.load(environ=environ).worker_token == "secret"
+
+
+def test_join_token_goes_to_no_server_of_a_less_trusted_place(tmp_path: Path) -> None:
+    (tmp_path / "rota.toml").write_text('server = "elsewhere:7701"\n')
+
+    [complaint] = complaints(ROTA_JOIN_TOKEN="secret")
+
+    assert "the join_token of ROTA_JOIN_TOKEN is not sent to the server" in complaint
+
+
+def test_credential_of_another_data_folder_goes_to_no_server_of_the_current_one(
+    tmp_path: Path,
+) -> None:
+    credential = tmp_path / "kept" / "workers" / "w1" / "credential.json"
+    credential.parent.mkdir(parents=True)
+    credential.touch()
+    (tmp_path / "rota.toml").write_text('server = "elsewhere:7701"\n')
+    environ = {"ROTA_HOME": str(tmp_path / "kept"), "ROTA_WORKER_NAME": "w1"}
+
+    [complaint] = complaints(**environ)
+
+    assert f"the credential in {credential} is not sent" in complaint
+    assert config.load(environ=environ | {"ROTA_SERVER": "here:7701"}).server == ("here:7701",)
+    assert config.load(environ=environ | {"ROTA_HOME": "kept"}).server == ("elsewhere:7701",)
 
 
 def test_authorities_of_the_current_folder_do_not_vouch_for_other_servers(tmp_path: Path) -> None:

@@ -8,13 +8,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from ipaddress import ip_network
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rota.queue import nats_connection
 from rota.runtime import config
-from rota.runtime.doctor import Finding, Verdict, run
+from rota.runtime.doctor import Finding, Verdict, look_at_proxies, run
 from rota.runtime.settings import Settings
 from rota.store.sqlite.opening import open_sqlite
 from tests.unit.sdk.answering import AnsweringServer, Given, document, problem
@@ -263,3 +265,24 @@ async def make_store(settings: Settings) -> None:
     store = await open_sqlite(settings.store_path)
     await store.check()
     await store.close()
+
+
+class TestProxies:
+    def found(self, **settings: Any) -> list[tuple[Verdict, str]]:
+        return [(each.verdict, each.message) for each in look_at_proxies(Settings(**settings))]
+
+    def test_a_public_address_without_trusted_proxies_is_a_warning(self) -> None:
+        [(verdict, message)] = self.found(public_url="https://example.org")
+
+        assert verdict is Verdict.WARNING
+        assert "https://example.org" in message
+
+    def test_trusted_proxies_are_named(self) -> None:
+        networks = (ip_network("10.0.0.0/8"), ip_network("::1"))
+
+        assert self.found(trusted_proxies=networks) == [
+            (Verdict.OK, "forwarded headers are believed from 10.0.0.0/8, ::1/128")
+        ]
+
+    def test_without_either_there_is_nothing_to_tell(self) -> None:
+        assert self.found() == []

@@ -11,9 +11,9 @@ import pytest
 from rota.clock import SystemClock
 from rota.contracts import client_pb2 as pb
 from rota.contracts.client_pb2_grpc import SchedulerStub
+from rota.domain.access import Role
 from rota.domain.errors import Conflict, Invalid
 from rota.operations.tokens import create_token
-from rota.ports.records import Role
 from rota.runtime.doors import RpcDoor
 from rota.runtime.machine import Machine
 from rota.runtime.server import Running, Server

@@ -32,6 +32,7 @@ def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No settings files but those that a test writes."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setitem(server.SETTINGS_FILES, Source.USER_FILE, tmp_path / "user.toml")
     monkeypatch.setitem(server.SETTINGS_FILES, Source.SYSTEM_FILE, tmp_path / "system.toml")
 

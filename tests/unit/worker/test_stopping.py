@@ -17,6 +17,7 @@ from rota.ports.clock import Clock
 from rota.ports.work import (
     Beat,
     BeatAnswer,
+    Credential,
     Dispatch,
     Hello,
     Order,
@@ -88,6 +89,9 @@ class Link:
 
     async def leave(self) -> None:
         self.heard.append("left")
+
+    async def renew_credential(self) -> Credential:
+        raise AssertionError("nothing is to be renewed")
 
     async def close(self) -> None: ...
 

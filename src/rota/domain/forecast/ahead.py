@@ -102,6 +102,7 @@ class JobAhead:
     group: str = ""  # runs that count together
     limit: int | None = None  # how many of these may go at once; None: any number
     cart: CartId | None = None
+    created_by: str = ""  # who asked for such runs, or made the job that does
     is_plain: bool = False  # a free slot is all it needs: see `is_slot_enough`
     # The first time from one on when no gate closes the whole job; None: no gate ever does.
     opening: Callable[[float], float] | None = None

@@ -101,10 +101,12 @@ class Measure:
         return demand_of(job.shape).resources.get(self.name, 0) / UNIT
 
 
-def measure_of(name: str, setting: Setting, project: str) -> Measure | None:
-    """Find the measure of that name; None: nothing is called so."""
+def measure_of(
+    name: str, setting: Setting, project: str, closed: Collection[str] = ()
+) -> Measure | None:
+    """Find the measure of that name; None: nothing is called so outside of `closed` pools."""
     workers = total(worker.capacity for worker in setting.workers)
-    if name == SLOTS or name in workers:
+    if name == SLOTS or name in _offered(setting, closed):
         return Measure(name, workers.get(name, 0) / UNIT)
     keys = [key for key in setting.rules if _is_called(key, name, project)]
     if not keys:
@@ -116,11 +118,15 @@ def measure_of(name: str, setting: Setting, project: str) -> Measure | None:
             return Measure(name, rule.tokens + rule.burst, keys, rule.per)
 
 
-def measure_names(setting: Setting, project: str) -> list[str]:
-    """List all measures that can be asked for."""
-    workers = total(worker.capacity for worker in setting.workers)
+def measure_names(setting: Setting, project: str, closed: Collection[str] = ()) -> list[str]:
+    """List all measures that can be asked for; workers of `closed` pools offer none."""
     declared = {name_of(k).split("/")[0] for k in setting.rules if _is_declared(k, project)}
-    return [SLOTS, *sorted((workers.keys() | declared) - {SLOTS})]
+    return [SLOTS, *sorted((_offered(setting, closed) | declared) - {SLOTS})]
+
+
+def _offered(setting: Setting, closed: Collection[str]) -> set[str]:
+    """List what workers offer, but for those of these pools."""
+    return {name for each in setting.workers if each.pool not in closed for name in each.capacity}
 
 
 def uses_of(runs: Iterable[RunAhead], measure: Measure) -> Iterator[Use]:

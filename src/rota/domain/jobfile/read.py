@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rota.domain.calendars import Calendar
@@ -27,6 +27,7 @@ from rota.domain.jobfile.text import At, Position, Report, parse_text
 from rota.domain.jobfile.uses import (
     Known,
     Use,
+    UsedResource,
     Written,
     cycle_problem,
     problems_of,
@@ -37,6 +38,16 @@ from rota.domain.spec import DEFAULT_PROJECT, JobSpec, without_reserved
 
 NAMELESS_SET = "api"  # of new jobs that come without a file's name
 _MERGED = frozenset(row.name for row in JOB.fields if isinstance(row.kind, MapOf | Section))
+# Fields that the policy of a project may bound: where they stand is told with what is wrong.
+_BOUNDED = (
+    ("max_concurrency",),
+    ("priority",),
+    ("pool",),
+    ("timeout",),
+    ("retry",),
+    ("retry", "attempts"),
+    ("log_limit",),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +71,24 @@ class JobEntry:
     share: Written | None = None  # None: its runs are the turn of who asks for them
     pool: Written | None = None  # where it is written, else the job itself; None: in no file
     needs: Written | None = None  # where labels of workers are asked for; None: nowhere
+    at: Written | None = None  # the job itself; None: in no file
+    emptied: frozenset[str] = frozenset()  # fields left empty: they take no default
+    places: Mapping[tuple[str, ...], Written] = field(default_factory=dict)  # of `_BOUNDED`
 
     @property
     def calendars(self) -> tuple[str, ...]:
         """Names of calendars that it uses, with or without a schedule."""
         return tuple(self.document.get("calendars", ()))
+
+    def problem_at(self, path: tuple[str, ...], message: str, hint: str = "") -> Problem:
+        """Return a problem where a field is written, else where the job begins."""
+        places = [self.places.get(path[:length]) for length in range(len(path), 0, -1)]
+        used = (use for use in self.uses if isinstance(use, UsedResource) and use.name == path[-1])
+        first = next(used, None) if path[0] == "resources" else None
+        where = first or next(filter(None, places), None) or self.at
+        if where is None:
+            return Problem(message, ".".join(path), self.line, hint=hint)
+        return where.problem(message, hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +101,11 @@ class JobFile:
     carts: tuple[CartEntry, ...] = ()  # of the file's project
     declarations: tuple[Shared, ...] = ()  # limits and resources, of the file's project
     names_set: bool = True  # False: neither the text nor who sent it does
+
+    @property
+    def projects(self) -> frozenset[str]:
+        """Projects that it says something about."""
+        return frozenset({self.project, *(entry.spec.project for entry in self.jobs)})
 
     def set_of(self, present: str | None) -> str:
         """Return the set that a job or cart belongs to once the file is applied.
@@ -200,6 +229,50 @@ def _merge(defaults: Document, job: Document, written: Mapping[str, object]) -> 
     return merged
 
 
+def with_defaults(file: JobFile, defaults: Mapping[str, Document]) -> JobFile:
+    """Return the file with what its jobs leave to their projects, whose defaults these are.
+
+    They stand below the defaults of the file. `Invalid` if a job cannot have them.
+    """
+    if not any(defaults.values()):
+        return file
+    report = Report()
+    jobs = tuple(_inheriting(job, defaults.get(job.spec.project, {}), report) for job in file.jobs)
+    report.raise_errors("the job file")
+    return replace(file, jobs=jobs)
+
+
+def _inheriting(entry: JobEntry, defaults: Document, report: Report) -> JobEntry:
+    merged = _merge(defaults, entry.document, dict.fromkeys(entry.emptied))
+    document = _in_table_order(merged)
+    if document == entry.document:
+        return entry
+    # No line of the file has what is inherited: the job is where it is told.
+    position = entry.at.position if entry.at else Position(entry.line, 1)
+    at = At(report, (entry.at.path if entry.at else "jobs",), f"job {entry.name}", None, position)
+    check_job(document, document, at)
+    spec = build_job(document)
+    own = {(type(use), use.name): use for use in entry.uses}
+    uses = (own.get((type(use), use.name), use) for use in uses_of(spec, document, at))
+    share, needs, pool = entry.share, entry.needs, entry.pool
+    return replace(
+        entry,
+        document=document,
+        spec=spec,
+        uses=tuple(uses),
+        share=share or (written_at(spec.share, at) if spec.share else None),
+        needs=needs or (written_at("needs", at) if spec.needs else None),
+        pool=replace(pool, name=spec.pool) if pool else None,
+        calendars_at=_inherited_calendars(entry, document, position),
+    )
+
+
+def _inherited_calendars(entry: JobEntry, document: Document, position: Position) -> CalendarsAt:
+    if "calendars" in entry.document:
+        return entry.calendars_at
+    return CalendarsAt(position.line, (position,) * len(document.get("calendars", ())))
+
+
 def _in_table_order(document: Document) -> dict[str, Any]:
     return {row.name: document[row.name] for row in JOB.fields if row.name in document}
 
@@ -226,7 +299,19 @@ def _entry(job: _Found, defaults: At) -> JobEntry:
         _share_at(job, defaults),
         written_at(spec.pool, _field_at("pool", job, defaults) if "pool" in document else job.at),
         written_at("needs", _field_at("needs", job, defaults)) if spec.needs else None,
+        written_at(document["name"], job.at),
+        frozenset(name for name, value in job.written.items() if value is None),
+        {path: written_at(path[-1], at) for path, at in _bounded(job, defaults)},
     )
+
+
+def _bounded(job: _Found, defaults: At) -> Iterator[tuple[tuple[str, ...], At]]:
+    for first, *rest in _BOUNDED:
+        at = _field_at(first, job, defaults)
+        for name in rest:
+            at = at.child(name)
+        if at.mark is not None:
+            yield (first, *rest), at
 
 
 def _check_uses(

@@ -11,12 +11,12 @@ from datetime import timedelta
 
 import structlog
 
-from rota.domain.errors import Conflict, LockedTooLong, NotFound, StaleStream, Unavailable
+from rota.domain.errors import Conflict, Denied, LockedTooLong, NotFound, StaleStream, Unavailable
 from rota.domain.ids import JobId, SessionId, micros
 from rota.domain.lease import DEFAULT_LEASE
 from rota.domain.run import AttemptResult
 from rota.domain.spec import JobSpec
-from rota.operations import output, workers
+from rota.operations import credentials, output, workers
 from rota.operations.engine import Engine
 from rota.operations.specs import Ref
 from rota.ports.queue import CANCELLED, FAVOURED, OUTPUT, WATCHED, Taker, Ticket
@@ -41,6 +41,7 @@ from rota.ports.work import (
     Watch,
     Welcome,
     WorkBatch,
+    WorkerIdentity,
 )
 from rota.server.dispatcher.desk import Desk, IdleDesk, moved
 
@@ -68,6 +69,7 @@ class Floor:
         self._engine = engine
         self._config = config or FloorConfig()
         self._server = server  # who we are, for the sessions of our workers
+        self._refusals = workers.Refusals(engine)
         self._desks: dict[str, Desk] = {}
         self._ended: deque[str] = deque(maxlen=_REMEMBERED_ENDS)  # the latest runs
         self._changed = asyncio.Event()
@@ -75,9 +77,11 @@ class Floor:
 
     # --- what workers say
 
-    async def register(self, hello: Hello) -> Welcome:
+    async def register(self, hello: Hello, identity: WorkerIdentity | None = None) -> Welcome:
+        if identity is not None:
+            await self._admit(hello, identity)
         session, welcome = await workers.register(
-            self._engine, hello, self._config.lease, self._server
+            self._engine, hello, self._config.lease, self._server, identity
         )
         # Two registrations of one worker may come back in either order: the later stream stays.
         former = self._desks.get(session.id)
@@ -88,6 +92,13 @@ class Floor:
             self._desks[session.id] = desk
             self._changed.set()
         return welcome
+
+    async def _admit(self, hello: Hello, identity: WorkerIdentity) -> None:
+        try:
+            credentials.admit(hello, identity)
+        except Denied:
+            await self._refusals.note(identity.credential or "", identity.name, "hello")
+            raise
 
     async def beat(self, session: str, beat: Beat) -> BeatAnswer:
         desk = self._desk(session)
@@ -113,6 +124,7 @@ class Floor:
         # The store's list is authoritative: a wrong one here costs a beat, not a slot.
         desk.drop(lost | given_up | (believed - ours))
         await self._take_back(desk, lost, given_up)
+        await self._refusals.tell(desk.session.worker)
         desk.has_room.set()
         return BeatAnswer(
             alive=True,
@@ -139,13 +151,16 @@ class Floor:
             log.warning("worker.not_taken_back", worker=desk.session.worker, error=str(error))
 
     async def start(self, session: str, starts: Sequence[Start]) -> StartAnswer:
-        return await self._engine.store.start(SessionId(session), starts)
+        answer = await self._engine.store.start(SessionId(session), starts)
+        await self._note_refused(session, "start", answer.refused)
+        return answer
 
     async def report(self, session: str, report: Report) -> ReportAnswer:
         desk = self._desk(session)
         async with desk.taking_report:  # one at a time: two would wait for one another in the store
             finished = await self._finish_and_claim(desk, report)
         desk.has_room.set()
+        await self._note_refused(session, "report", finished.refused)
         return ReportAnswer(finished.refused, finished.again)
 
     async def _finish_and_claim(self, desk: Desk, report: Report) -> Finished:
@@ -160,7 +175,14 @@ class Floor:
         return finished
 
     async def output(self, session: str, chunks: Sequence[OutputChunk]) -> ReportAnswer:
-        return await output.store_chunks(self._engine, SessionId(session), chunks)
+        answer = await output.store_chunks(self._engine, SessionId(session), chunks)
+        await self._note_refused(session, "output", answer.refused)
+        return answer
+
+    async def _note_refused(self, session: str, act: str, fences: Sequence[Fence]) -> None:
+        desk = self._desks.get(session)
+        if fences and desk is not None:
+            await self._refusals.note_acts(desk.session.id, desk.session.worker, act, fences)
 
     async def progress(self, session: str, items: Sequence[Progress]) -> None:
         await self._engine.store.record_progress(SessionId(session), items)
@@ -371,7 +393,10 @@ class Floor:
                     desk = self._desks.get(session)
                     if desk is not None:
                         fences = await self._engine.store.cancels(desk.session.id)
-                        desk.order(Cancel(fences))
+                        if fences is None:  # barred: it is told why when it dials again
+                            self._dismiss(desk)
+                        else:
+                            desk.order(Cancel(fences))
         finally:
             listener.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from types import ModuleType
 
@@ -12,18 +12,27 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.routing import BaseRoute, Route
 
 from rota.domain.errors import RotaError
 from rota.operations.engine import Engine
 from rota.server import gateway
-from rota.server.gateway import pages, problems
-from rota.server.gateway.auth import API, Authentication, TrustedTokens, cookie_name
+from rota.server.gateway import logins, pages, problems
+from rota.server.gateway.auth import (
+    API,
+    Authentication,
+    TrustedTokens,
+    WrongSecrets,
+    check_needs,
+    cookie_name,
+)
 from rota.server.gateway.cart_submissions import NDJSON
 from rota.server.gateway.metrics import Requests
 from rota.server.gateway.middleware import Access, BodyLimit, SecurityHeaders
 from rota.server.gateway.pages import Readiness
 from rota.server.gateway.parameters import GatewaySettings, Router
-from rota.server.gateway.tokens import FailedLogins
+from rota.server.gateway.parsing import ParsingPool
+from rota.server.gateway.proxies import Proxied, check_prefix, prefix_of
 
 _MEANINGFUL_ERRORS = (RotaError, RequestValidationError, HTTPException)
 
@@ -37,13 +46,17 @@ def create_app(
 ) -> FastAPI:
     """Create the app with all routes over this engine, or only those for monitoring.
 
-    It starts nothing: the server that runs it decides when.
+    It starts nothing: the server that runs it decides when, and closes `app.state.parsing`. Raise
+    `LookupError` if a route does not declare what it needs of its callers.
     """
     trusted = TrustedTokens(engine, settings.trust_tokens_for)
     requests = Requests()
     routers = api_routers() if has_api else (pages.health_router,)
+    routes = [route for router in routers for route in router.routes]
+    check_prefix(prefix_of(settings.public_url), _paths(routes))
+    check_needs(routes)
     app = FastAPI(
-        routes=[route for router in routers for route in router.routes],
+        routes=routes,
         openapi_url=None,  # FastAPI's own pages load scripts from elsewhere
         docs_url=None,
         redoc_url=None,
@@ -55,9 +68,16 @@ def create_app(
     app.state.settings = settings
     app.state.tokens = trusted
     app.state.requests = requests
+    app.state.parsing = ParsingPool()
     app.state.readiness = readiness or Readiness(engine)
-    app.state.failed_logins = FailedLogins(settings.failed_logins, settings.failed_logins_per)
+    app.state.wrong_logins = WrongSecrets(settings.wrong_logins, settings.wrong_secrets_per)
+    app.state.begun_logins = logins.begun_logins()
+    app.state.typed_codes = logins.typed_codes()
     return app
+
+
+def _paths(routes: Iterable[BaseRoute]) -> Iterator[str]:
+    return (route.path for route in routes if isinstance(route, Route))
 
 
 @cache
@@ -83,9 +103,15 @@ def _middleware(
     """List the middleware, outermost first: callers are authenticated before the body is read."""
     secure = settings.secure_cookies
     return [
+        *_behind_proxies(settings),
         Middleware(SecurityHeaders, secure=secure),
         Middleware(Access, requests=requests),
-        Middleware(Authentication, tokens=trusted, cookie=cookie_name(secure=secure)),
+        Middleware(
+            Authentication,
+            tokens=trusted,
+            cookie=cookie_name(secure=secure),
+            wrong=WrongSecrets(settings.wrong_secrets, settings.wrong_secrets_per),
+        ),
         Middleware(
             BodyLimit,
             max_bytes=settings.max_body_bytes,
@@ -95,3 +121,10 @@ def _middleware(
             },
         ),
     ]
+
+
+def _behind_proxies(settings: GatewaySettings) -> list[Middleware]:
+    """List what only servers need that have a public address or proxies before them."""
+    if not settings.public_url and not settings.trusted_proxies:
+        return []
+    return [Middleware(Proxied, public_url=settings.public_url, trusted=settings.trusted_proxies)]

@@ -1,30 +1,71 @@
-"""Authentication and roles. Closed by default: paths that are not in `OPEN` need a credential."""
+"""Authentication, and the gate: what each route needs of its caller, and where.
+
+Closed by default: paths that are not in `OPEN` need a credential, and every route declares a role
+in the project of the request, one in the installation, or that any known caller will do. An app
+with a route that declares nothing does not start. Refusals come in this order, so that nobody
+learns of what is not theirs: unknown caller (401), project that is not there or not the caller's
+(404), role or verb that is missing in it (403), object that is not in it (404).
+"""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, ClassVar
 
-from fastapi import Depends
+from fastapi import Depends, Path, Query
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
 from starlette.requests import HTTPConnection, Request
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from rota.domain.errors import Denied
+from rota.domain.access import (
+    INSTALLATION,
+    ProjectSet,
+    Role,
+    Verb,
+    no_such_project,
+    require_verb,
+)
+from rota.domain.credentials import shown_part
+from rota.domain.errors import Denied, NotFound, Unavailable
+from rota.domain.identity import MAX_TOKEN
+from rota.domain.spec import DEFAULT_PROJECT
 from rota.operations.engine import Engine
 from rota.operations.tokens import Caller, authenticate, digest, invalid_token
-from rota.ports.records import Role
+from rota.ports.queue import CALLERS
 
 API = "/api/v1"
-OPEN = frozenset(
-    {("GET", "/livez"), ("GET", "/readyz"), ("GET", "/login"), ("POST", f"{API}/login")}
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+NAME_OR_ALL = r"^([A-Za-z0-9][A-Za-z0-9._-]{0,127}|\*)$"
+# Pages that greet strangers, too; their forms prove by a token that they were meant.
+PAGES = frozenset(
+    {
+        *(("GET", path) for path in ("/", "/login", "/logged-out", "/device")),
+        *(("POST", path) for path in ("/logout", "/device")),
+    }
 )
+OPEN = PAGES | {
+    *(("GET", path) for path in ("/livez", "/readyz", "/style.css")),
+    *(("GET", path) for path in ("/auth/login", "/auth/callback")),
+    *(("POST", path) for path in ("/auth/backchannel", "/auth/device", "/auth/device/token")),
+    ("POST", f"{API}/login"),
+}
 REQUEST_HEADER = "X-Rota-Request"  # no foreign page can make a browser send it
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-_MAX_SECRET = 512
-_MAX_TRUSTED = 1_000
+_MAX_SECRET = 512  # characters of one of Rota's own
+_MAX_BEGINNING = 40
+_MAX_TRUSTED = 10_000
+_MAX_COUNTED = 10_000  # addresses and beginnings of secrets
+_MAX_PROJECTS = 10_000
+_LISTEN = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +77,13 @@ class Credential:
 
 
 class TrustedTokens:
-    """Cache of secrets and their owners, read from the store and kept for a moment."""
+    """Cache of secrets, their owners, and projects, read from the store and kept for a moment.
+
+    Where there are too many, those that were not shown for longest go first. It is emptied when any
+    server of the store changes what somebody may do (`run`, a loop of the server).
+    """
+
+    name: ClassVar[str] = "trusted-tokens"
 
     def __init__(
         self,
@@ -47,19 +94,31 @@ class TrustedTokens:
         self._engine = engine
         self._trust_for = trust_for.total_seconds()
         self._monotonic = monotonic
-        self._callers: dict[str, tuple[Caller, float]] = {}
+        self._callers: OrderedDict[tuple[str, bool], tuple[Caller, float]] = OrderedDict()
+        self._projects: dict[str, float] = {}  # until when each is taken to exist
         self._revocations = 0
 
-    async def caller(self, secret: str) -> Caller:
+    async def run(self) -> None:
+        """Forget what is trusted whenever a server says that rights have changed."""
+        listener = self._engine.queue.listen(CALLERS)
+        try:
+            while True:
+                if await listener.wait(_LISTEN):
+                    self.forget()
+        finally:
+            listener.close()
+
+    async def caller(self, secret: str, *, is_cookie: bool = False) -> Caller:
         """Return the owner of this secret; raise `Denied` if there is none."""
-        if len(secret) > _MAX_SECRET:
+        if len(secret) > (MAX_TOKEN if "." in secret else _MAX_SECRET):
             raise invalid_token(secret)
-        key, now = digest(secret), self._monotonic()
+        key, now = (digest(secret), is_cookie), self._monotonic()
         known = self._callers.get(key)
         if known and known[1] > now:
+            self._callers.move_to_end(key)
             return known[0]
         revocations = self._revocations
-        caller = await authenticate(self._engine, secret)
+        caller = await authenticate(self._engine, secret, is_cookie=is_cookie)
         # A token that was revoked since the look began may have been read before: it is not kept.
         if revocations == self._revocations:
             # From `now`, before the look: a slow store does not prolong the life of a token.
@@ -67,31 +126,124 @@ class TrustedTokens:
         return caller
 
     def forget(self) -> None:
-        """Clear the cache, because a token was revoked here; call it after the commit."""
+        """Clear the cache, because rights have changed; call it after the commit."""
         self._revocations += 1
         self._callers.clear()
+        self._projects.clear()
 
-    def _keep(self, key: str, caller: Caller, until: float) -> None:
-        if len(self._callers) >= _MAX_TRUSTED:
-            self._callers.clear()
+    async def require_project(self, caller: Caller, project: str) -> None:
+        """Raise the one `NotFound` unless the project exists and the caller has a role in it."""
+        if caller.rights.role_in(project) is None:
+            raise no_such_project(project)
+        # Roles count in projects that exist only, so a role of its own says that this one does.
+        if project == DEFAULT_PROJECT or caller.rights.is_member(project):
+            return
+        now = self._monotonic()
+        if self._projects.get(project, now) > now:
+            return
+        changes = self._revocations
+        if not await self._engine.store.existing_projects([project]):
+            raise no_such_project(project)
+        if changes == self._revocations:
+            if len(self._projects) >= _MAX_PROJECTS:
+                self._projects.clear()
+            self._projects[project] = now + self._trust_for
+
+    def _keep(self, key: tuple[str, bool], caller: Caller, until: float) -> None:
         self._callers[key] = (caller, until)
+        self._callers.move_to_end(key)
+        if len(self._callers) > _MAX_TRUSTED:
+            self._callers.popitem(last=False)
+
+
+class WrongSecrets:
+    """Recent wrong secrets, counted by address and by the beginning of the secret.
+
+    They slow guessing down and are never held against a right secret: anybody can make others'
+    browsers show wrong ones. Those of longest ago are dropped first.
+    """
+
+    def __init__(
+        self, limit: int, per: timedelta, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._limit = limit
+        self._per = per.total_seconds()
+        self._monotonic = monotonic
+        self._shown_at: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def note(self, address: str, secret: str) -> None:
+        """Count a wrong secret; raise `Unavailable` if there were too many of its kind before."""
+        beginning = shown_part(secret)[:_MAX_BEGINNING]
+        waits = (self._count(f"from {address}"), self._count(f"of {beginning}"))
+        self._refuse(max(waits), "too many wrong tokens or login links")
+
+    def count(self, key: str, complaint: str) -> None:
+        """Count one more of whoever this is; raise `Unavailable` if there were too many before."""
+        self._refuse(self._count(key), complaint)
+
+    def _refuse(self, wait: float, complaint: str) -> None:
+        if wait:
+            raise Unavailable(
+                complaint,
+                code="too_many_logins",
+                hint="wait a little and try again",
+                facts={"retry_after_seconds": math.ceil(wait)},
+            )
+
+    def _count(self, key: str) -> float:
+        """Count one more; return for how many seconds the limit was reached before, or 0."""
+        now = self._monotonic()
+        times = self._shown_at.setdefault(key, deque(maxlen=self._limit))
+        wait = times[0] + self._per - now if len(times) == self._limit else 0.0
+        times.append(now)
+        self._shown_at.move_to_end(key)
+        if len(self._shown_at) > _MAX_COUNTED:
+            self._shown_at.popitem(last=False)
+        return max(wait, 0.0)
+
+
+def address_of(connection: HTTPConnection) -> str:
+    """Return where a request comes from."""
+    return connection.client.host if connection.client else ""
 
 
 class Authentication:
     """Middleware that refuses unknown callers, whatever the path looks like."""
 
-    def __init__(self, app: ASGIApp, tokens: TrustedTokens, cookie: str) -> None:
+    def __init__(
+        self, app: ASGIApp, tokens: TrustedTokens, cookie: str, wrong: WrongSecrets
+    ) -> None:
         self._app = app
         self._tokens = tokens
         self._cookie = cookie
+        self._wrong = wrong
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (scope["method"], scope["path"]) not in OPEN:
+        call = (scope["method"], scope["path"]) if scope["type"] == "http" else None
+        if call in PAGES:
+            await self._recognize(scope)
+        elif call is not None and call not in OPEN:
             credential = self._credential(HTTPConnection(scope))
             scope["state"]["credential"] = credential
-            scope["state"]["caller"] = await self._tokens.caller(credential.secret)
+            scope["state"]["caller"] = await self._caller(credential, HTTPConnection(scope))
             _refuse_forged(scope["method"], HTTPConnection(scope), credential)
         await self._app(scope, receive, send)
+
+    async def _recognize(self, scope: Scope) -> None:
+        """Note whose browser asks for a page; None: a stranger, or a session that has ended."""
+        connection = HTTPConnection(scope)
+        credential = Credential(connection.cookies.get(self._cookie, ""), is_cookie=True)
+        scope["state"] |= {"caller": None, "credential": credential}
+        if credential.secret:
+            with suppress(Denied):
+                scope["state"]["caller"] = await self._caller(credential, connection)
+
+    async def _caller(self, credential: Credential, connection: HTTPConnection) -> Caller:
+        try:
+            return await self._tokens.caller(credential.secret, is_cookie=credential.is_cookie)
+        except Denied:
+            self._wrong.note(address_of(connection), credential.secret)
+            raise
 
     def _credential(self, connection: HTTPConnection) -> Credential:
         scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
@@ -102,7 +254,7 @@ class Authentication:
         raise Denied(
             "not logged in",
             code="unauthenticated",
-            hint="set both ROTA_TOKEN and ROTA_URL, or open the login link that rota up printed",
+            hint="rota login logs you in; a program sets both ROTA_TOKEN and ROTA_URL",
         )
 
 
@@ -122,19 +274,160 @@ def cookie_name(*, secure: bool) -> str:
     return "__Host-rota_session" if secure else "rota_session"
 
 
+async def _project(
+    project: Annotated[str, Query(pattern=NAME, description="the project")] = DEFAULT_PROJECT,
+) -> str:
+    return project
+
+
+Project = Annotated[str, Depends(_project)]
+
+
+class Where(StrEnum):
+    """Where a role is needed."""
+
+    PROJECT = "project"  # that of the request
+    INSTALLATION = "installation"
+    SOMEWHERE = "some project"
+    NOWHERE = "none"  # no role is needed, only a known caller
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a call needs of its caller."""
+
+    role: Role = Role.VIEWER
+    verb: Verb | None = None  # that a narrowed token must have; None: no narrowed one will do
+    where: Where = Where.PROJECT
+
+    async def admit(self, tokens: TrustedTokens, caller: Caller, project: str) -> None:
+        """Raise an error unless the caller may make such a call in this project."""
+        match self.where:
+            case Where.PROJECT:
+                await tokens.require_project(caller, project)
+                caller.require(self.role, project, self.verb)
+            case Where.INSTALLATION:
+                caller.require(self.role, INSTALLATION, self.verb)
+            case Where.SOMEWHERE:
+                caller.require_somewhere(self.verb or Verb.READ)
+            case Where.NOWHERE:
+                pass
+
+
+_SOMEWHERE = Need(Role.VIEWER, Verb.READ, Where.SOMEWHERE)
+
+
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Dependency that returns the caller, who must have at least this role.
+    """Dependency that returns the caller, who must have what the route needs.
 
-    Every known caller is a viewer.
+    Routes take a project even where it means nothing: clients send theirs with every request.
     """
 
-    role: Role
+    need: Need
 
-    async def __call__(self, request: Request) -> Caller:
+    async def __call__(self, request: Request, project: Project) -> Caller:
+        return await _admitted(request, self.need, project)
+
+
+ProjectName = Annotated[str, Path(pattern=NAME, description="name of the project")]
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsNamed(Needs):
+    """The same for routes below `/projects/{name}`: the role is needed in that project."""
+
+    async def __call__(self, request: Request, project: Project, name: ProjectName) -> Caller:  # type: ignore[override]
+        return await _admitted(request, self.need, name)
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsSome:
+    """Dependency that returns the projects of a list: one, or for `*` all that are the caller's."""
+
+    need: Need  # the role that makes them the caller's
+    otherwise: str = DEFAULT_PROJECT  # if the request names none
+
+    async def __call__(
+        self,
+        request: Request,
+        project: Annotated[
+            str | None,
+            Query(pattern=NAME_OR_ALL, description="the project; `*`: all that you may see"),
+        ] = None,
+    ) -> ProjectSet:
+        project = project or self.otherwise
+        if project != INSTALLATION:
+            await _admitted(request, self.need, project)
+            return project
         caller: Caller = request.state.caller
-        caller.require(self.role)
-        return caller
+        found = caller.rights.projects(self.need.role)
+        if found == () and self.need.role is not Role.VIEWER:
+            caller.require(self.need.role, INSTALLATION, self.need.verb)
+        require_verb(caller.rights, self.need.verb)
+        request.state.admission = (self.need, found)
+        return found
+
+
+async def _admitted(request: Request, need: Need, project: str) -> Caller:
+    caller: Caller = request.state.caller
+    tokens: TrustedTokens = request.app.state.tokens
+    await need.admit(tokens, caller, project)
+    request.state.admission = (need, project)
+    return caller
+
+
+async def _asking(request: Request) -> Caller:
+    caller: Caller = request.state.caller
+    return caller
+
+
+async def is_still_admitted(request: Request) -> bool:
+    """Return whether the caller of a request that goes on could still make it."""
+    tokens: TrustedTokens = request.app.state.tokens
+    credential: Credential = request.state.credential
+    try:
+        caller = await tokens.caller(credential.secret, is_cookie=credential.is_cookie)
+        need, project = request.state.admission
+        if not isinstance(project, str):  # of several: whoever has a role in others asks anew
+            return caller.rights.allows(need.verb) and caller.rights.projects(need.role) == project
+        await need.admit(tokens, caller, project)
+    except (Denied, NotFound):
+        return False
+    return True
+
+
+def needs_of(route: APIRoute) -> list[Need]:
+    """List what a route declares, in the order in which that is checked."""
+    return [call.need for call in _calls(route.dependant) if isinstance(call, Needs | NeedsSome)]
+
+
+def need_of(method: str, route: APIRoute) -> Need | None:
+    """Return what a call needs, the strictest of what its route declares; None: it is open.
+
+    Raise `LookupError` if the route declares nothing.
+    """
+    if (method, route.path) in OPEN:
+        return None
+    needs = needs_of(route)
+    if not needs:
+        raise LookupError(f"{method} {route.path} does not declare what it needs of its caller")
+    return max(needs, key=lambda need: (need.where is Where.INSTALLATION, need.role.rank))
+
+
+def _calls(dependant: Dependant) -> Iterator[object]:
+    yield dependant.call
+    for inner in dependant.dependencies:
+        yield from _calls(inner)
+
+
+def check_needs(routes: Iterable[BaseRoute]) -> None:
+    """Raise `LookupError` if any route does not declare what it needs."""
+    for route in routes:
+        if not isinstance(route, APIRoute):
+            raise LookupError(f"{route} is no route that can declare what it needs of its caller")
+        for method in route.methods or ():
+            need_of(method, route)
 
 
 async def _credential(request: Request) -> Credential:
@@ -147,9 +440,36 @@ async def _trusted_tokens(request: Request) -> TrustedTokens:
     return tokens
 
 
-Viewer = Annotated[Caller, Depends(Needs(Role.VIEWER))]
-Operator = Annotated[Caller, Depends(Needs(Role.OPERATOR))]
-Editor = Annotated[Caller, Depends(Needs(Role.EDITOR))]
-Admin = Annotated[Caller, Depends(Needs(Role.ADMIN))]
+# What calls need in the project of the request, by what they do there.
+READS = Need(Role.VIEWER, Verb.READ)
+TRIGGERS = Need(Role.OPERATOR, Verb.TRIGGER)
+CANCELS = Need(Role.OPERATOR, Verb.CANCEL)
+RESOLVES = Need(Role.OPERATOR, Verb.RESOLVE)
+EDITS = Need(Role.EDITOR, Verb.APPLY)
+MANAGES = Need(Role.ADMIN)
+
+
+def _in_installation(role: Role, verb: Verb | None = None) -> Needs:
+    return Needs(Need(role, verb, Where.INSTALLATION))
+
+
+# The same, as the first parameter of a route.
+Viewer = Annotated[Caller, Depends(Needs(READS))]
+Operator = Annotated[Caller, Depends(Needs(TRIGGERS))]
+Stopper = Annotated[Caller, Depends(Needs(CANCELS))]
+Resolver = Annotated[Caller, Depends(Needs(RESOLVES))]
+Editor = Annotated[Caller, Depends(Needs(EDITS))]
+Admin = Annotated[Caller, Depends(Needs(MANAGES))]
+InstallationViewer = Annotated[Caller, Depends(_in_installation(Role.VIEWER, Verb.READ))]
+InstallationOperator = Annotated[Caller, Depends(_in_installation(Role.OPERATOR))]
+InstallationAdmin = Annotated[Caller, Depends(_in_installation(Role.ADMIN))]
+Monitor = Annotated[Caller, Depends(_in_installation(Role.VIEWER, Verb.METRICS))]
+Member = Annotated[Caller, Depends(Needs(_SOMEWHERE))]
+ViewerOfNamed = Annotated[Caller, Depends(NeedsNamed(READS))]
+AdminOfNamed = Annotated[Caller, Depends(NeedsNamed(MANAGES))]
+Known = Annotated[Caller, Depends(Needs(Need(where=Where.NOWHERE)))]
+Managed = Annotated[ProjectSet, Depends(NeedsSome(MANAGES, INSTALLATION))]
+Listed = Annotated[ProjectSet, Depends(NeedsSome(READS))]
+Asking = Annotated[Caller, Depends(_asking)]  # beside one of these: who it is, without a need
 ShownCredential = Annotated[Credential, Depends(_credential)]
 Tokens = Annotated[TrustedTokens, Depends(_trusted_tokens)]

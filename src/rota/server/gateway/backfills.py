@@ -28,7 +28,7 @@ from rota.domain.schedule.sources import LAST_MICROS
 from rota.operations import backfills
 from rota.operations.backfills import BackfillRequest
 from rota.ports.records import LedgerEntry
-from rota.server.gateway.auth import API, Operator
+from rota.server.gateway.auth import API, Operator, Viewer
 from rota.server.gateway.filters import Cursor, Limit, decode_cursor, encode_cursor, page
 from rota.server.gateway.parameters import (
     Body,
@@ -46,6 +46,7 @@ from rota.server.gateway.parameters import (
     times_as_written,
     zone_of,
 )
+from rota.server.gateway.proxies import link_to
 from rota.server.gateway.routing import fill
 
 router = api_router("jobs")
@@ -98,7 +99,7 @@ async def backfill_job(
         response.status_code = 200
         return _plan_answer(await backfills.plan(engine, job, request))
     made, is_repeat = await backfills.backfill(engine, job, request, actor=actor.name)
-    response.headers["Location"] = f"{API}/runs?backfill={made.id}"
+    response.headers["Location"] = link_to(f"{API}/runs?backfill={made.id}")
     if is_repeat:
         response.status_code = 200
     return backfill_answer(made)
@@ -125,6 +126,7 @@ class _Range:
 
 @router.get("/jobs/{job}/ledger")
 async def list_ledger(
+    caller: Viewer,
     engine: UsedEngine,
     job: PastJob,
     wanted: Annotated[_Range, Depends()],

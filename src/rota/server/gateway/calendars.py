@@ -18,7 +18,7 @@ from rota.domain.jobfile.calendars import calendar_document
 from rota.domain.jobfile.export import Change
 from rota.operations.calendars import delete_calendar, etag_of, plan_calendar, save_calendar
 from rota.ports.records import JobQuery, StoredCalendar
-from rota.server.gateway.auth import Editor
+from rota.server.gateway.auth import Editor, Viewer
 from rota.server.gateway.filters import Cursor, Limit, decode_cursor, encode_cursor, page
 from rota.server.gateway.jobfiles import CALENDAR_BODY, SentCalendar
 from rota.server.gateway.parameters import (
@@ -79,7 +79,7 @@ def _words(stored: StoredCalendar) -> tuple[str, str]:
 
 @router.get("/calendars")
 async def list_calendars(
-    engine: UsedEngine, project: Project, limit: Limit = 100, cursor: Cursor = None
+    caller: Viewer, engine: UsedEngine, project: Project, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[api.Calendar]:
     """Calendars by name."""
     after = decode_cursor("calendars", cursor, "")
@@ -96,7 +96,7 @@ def _listed(found: list[StoredCalendar], limit: int) -> Page[api.Calendar]:
 
 @router.get("/calendars/{calendar}")
 async def show_calendar(
-    engine: UsedEngine, calendar: NamedCalendar, response: Response
+    caller: Viewer, engine: UsedEngine, calendar: NamedCalendar, response: Response
 ) -> api.CalendarDetail:
     """A calendar, and the jobs that use it."""
     query = JobQuery(project=calendar.project, calendar=calendar.calendar.name)
@@ -142,6 +142,7 @@ async def remove_calendar(
 
 @router.get("/calendars/{calendar}/windows")
 async def list_windows(
+    caller: Viewer,
     engine: UsedEngine,
     calendar: NamedCalendar,
     start: FromQuery = None,

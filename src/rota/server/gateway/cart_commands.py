@@ -32,7 +32,7 @@ from rota.ports.carts import (
     Selection,
     Steering,
 )
-from rota.server.gateway.auth import API, Operator
+from rota.server.gateway.auth import API, Operator, Stopper
 from rota.server.gateway.carts import PLAIN, ItemKey, cart_answer, cart_fields, cart_plan_answer
 from rota.server.gateway.parameters import (
     Body,
@@ -43,6 +43,7 @@ from rota.server.gateway.parameters import (
     quote,
     require_match,
 )
+from rota.server.gateway.proxies import link_to
 from rota.server.gateway.routing import fill
 
 MAX_CHANGES = 10_000  # of items in one request
@@ -127,7 +128,7 @@ async def _steered(
 
 @router.post("/carts/{cart}:pause")
 async def pause_cart(
-    actor: Operator, engine: UsedEngine, cart: NamedCart, plan: Plan = False
+    actor: Stopper, engine: UsedEngine, cart: NamedCart, plan: Plan = False
 ) -> api.CommandedCart:
     """Start nothing more, retries included; what workers hold goes on to its end."""
     return await _steered(engine, cart, PauseCart(), actor, plan=plan)
@@ -147,7 +148,7 @@ async def resume_cart(
 
 @router.post("/carts/{cart}:cancel")
 async def cancel_cart(
-    actor: Operator,
+    actor: Stopper,
     engine: UsedEngine,
     cart: NamedCart,
     body: CancelBody | None = None,
@@ -167,7 +168,8 @@ async def approve_cart(
     plan: Plan = False,
 ) -> api.CommandedCart:
     """Let the next wave open: by someone with the role it asks for, and not by the submitter."""
-    what = ApproveCart(approver(actor.name, actor.role), (body or ApproveBody()).wave)
+    by = approver(actor.name, actor.role_in(cart.project))
+    what = ApproveCart(by, (body or ApproveBody()).wave)
     return await _steered(engine, cart, what, actor, plan=plan)
 
 
@@ -192,7 +194,7 @@ async def edit_cart(
 ) -> api.CommandedCart:
     """Change its rules, and items of waves that are not open yet."""
     require_match(if_match, str(cart.version))
-    by = approver(actor.name, actor.role)
+    by = approver(actor.name, actor.role_in(cart.project))
     done = await cart_changes.edit(engine, cart, body.change(), by=by)
     response.headers["ETag"] = quote(str(done.cart.version))
     return commanded_answer(done)
@@ -219,5 +221,5 @@ async def roll_back_cart(
         response.status_code = 200
         return cart_plan_answer(await plan_rollback(engine, cart))
     undoing = await rollback(engine, cart, actor=actor.name)
-    response.headers["Location"] = f"{API}/carts/{undoing.id}"
+    response.headers["Location"] = link_to(f"{API}/carts/{undoing.id}")
     return cart_answer(undoing)

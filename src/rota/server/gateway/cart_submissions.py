@@ -6,14 +6,20 @@ Items are checked one by one as they arrive, by the job file's rules.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from rota.domain.carts.definition import MAX_ITEMS, CartItem, CartTemplate
 from rota.domain.carts.intake import MAX_PROBLEMS
@@ -27,8 +33,10 @@ from rota.domain.schedule.expressions import read_absolute
 from rota.operations.carts import stream_items
 from rota.server.gateway.middleware import media_type_in
 from rota.server.gateway.parameters import NAME
-from rota.server.gateway.routing import JSON, parse_json
+from rota.server.gateway.parsing import ParsingPool, parse_json, why_unreadable
+from rota.server.gateway.routing import JSON
 
+T = TypeVar("T")
 Line = tuple[int, bytes]  # its number from 1, and its text
 NDJSON = "application/x-ndjson"
 
@@ -69,6 +77,30 @@ class SentTemplate:
     starts_at: datetime | None  # None: at once
 
 
+async def parsed_body(request: Request, function: Callable[..., T], **options: Any) -> T:
+    """Return what a function of `parsing` makes of a request's body.
+
+    A caller's large bodies are read one after another, so that they are not in memory together.
+    """
+    pool: ParsingPool = request.app.state.parsing
+    if _is_small(request, pool.limits.in_place):
+        return await pool.parse(function, await request.body(), **options)
+
+    async def refuse_gone() -> None:
+        if await request.is_disconnected():
+            raise ClientDisconnect
+
+    async with pool.turn(request.state.caller.name):
+        body = await request.body()
+        return await pool.parse(function, body, refuse_gone=refuse_gone, **options)
+
+
+def _is_small(request: Request, most: int) -> bool:
+    """Return whether a body is small by what its sender says, which the server holds it to."""
+    length = request.headers.get("content-length", "")
+    return length.isdecimal() and int(length) <= most
+
+
 async def read_submission(request: Request) -> Submission | SentTemplate:
     """Read the submission of a request; raise `Invalid` with every problem found so far."""
     media_type = media_type_in(request.headers.get("content-type", ""))
@@ -92,14 +124,19 @@ async def _streamed(request: Request) -> Submission:
 
 
 async def _whole(request: Request) -> Submission | SentTemplate:
-    # A big document takes seconds to read, and leases are renewed on this loop.
-    document = await asyncio.to_thread(_parsed, await request.body())
-    if "template" in document:
-        return _sent_template(document)
-    template, starts_at = await asyncio.to_thread(_read_whole, document)
+    sent = await parsed_body(request, parse_cart)
+    if isinstance(sent, SentTemplate):
+        return sent
+    template, starts_at = sent
     assert isinstance(template.items, tuple), "they are part of the document"
     header = Header(replace(template, items=()), len(template.items), starts_at)
     return Submission(header, stream_items(template.items))
+
+
+def parse_cart(body: bytes) -> SentTemplate | tuple[CartTemplate, datetime | None]:
+    """Parse a cart that is sent as one document, with when it begins."""
+    document = _parsed(body)
+    return _sent_template(document) if "template" in document else _read_whole(document)
 
 
 def _parsed(text: bytes, line: int | None = None) -> Mapping[str, Any]:
@@ -292,19 +329,6 @@ def _refuse_long(number: int, line: bytearray) -> None:
     if len(line) > MAX_LINE:
         problem = Problem(f"the line is longer than {MAX_LINE:,} bytes", line=number)
         raise Invalid("a line is too long", [problem], hint="send one item a line")
-
-
-def why_unreadable(error: Exception) -> str:
-    """Return why a text cannot be parsed as JSON."""
-    match error:
-        case json.JSONDecodeError():
-            return error.msg
-        case UnicodeError():
-            return "it is not UTF-8"
-        case RecursionError():
-            return "it is nested too deeply"
-        case _:
-            return str(error)
 
 
 # What OpenAPI says of a cart that is handed in: the job file's own fields, and a few more.

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from starlette.responses import Response
 from rota.api import carts as api
 from rota.api.answers import Page
 from rota.api.events import Event
+from rota.domain.access import ProjectSet
 from rota.domain.carts.definition import MAX_ORDER, CartRules, Share
 from rota.domain.carts.facts import ItemState
 from rota.domain.errors import Invalid, Problem
@@ -35,15 +37,17 @@ from rota.operations.cart_templates import (
 )
 from rota.operations.carts import CartPlan, CartRequest, CartView, view
 from rota.ports.carts import Cart, CartQuery, Item, ItemQuery, Template
-from rota.server.gateway.auth import API, Editor, Operator
+from rota.server.gateway.auth import API, Asking, Editor, Listed, Operator, Viewer
 from rota.server.gateway.cart_submissions import CART_BODY, SentTemplate, read_submission
-from rota.server.gateway.events import event_page
+from rota.server.gateway.events import One, event_page
 from rota.server.gateway.filters import (
     MAX_LIMIT,
     CartFilter,
+    CreatedBy,
     Cursor,
     Limit,
     bad_cursor,
+    creator_meant,
     decode_cursor,
     encode_cursor,
     page,
@@ -63,6 +67,7 @@ from rota.server.gateway.parameters import (
     quote,
     require_match,
 )
+from rota.server.gateway.proxies import link_to
 from rota.server.gateway.routing import fill
 
 PLAIN = r"^[^\x00]*$"  # text that every store can compare
@@ -110,7 +115,7 @@ def cart_fields(cart: Cart) -> dict[str, Any]:
         "labels": document.get("labels", {}),
         "rollback": document.get("rollback", ""),
         "priority": document.get("priority"),
-        "url": f"/carts/{cart.id}",
+        "url": link_to(f"/carts/{cart.id}"),
     }
 
 
@@ -184,7 +189,9 @@ def _template_detail(template: Template) -> api.CartTemplateDetail:
     return fill(api.CartTemplateDetail, template, etag=template.digest, words=words)
 
 
-def cart_query(project: str, wanted: CartFilter, cursor: str | None, limit: int) -> CartQuery:
+def cart_query(
+    project: ProjectSet, wanted: CartFilter, cursor: str | None, limit: int
+) -> CartQuery:
     """Build the query of a page; it asks for one more than fits, to know whether more follow."""
     return CartQuery(
         project=project,
@@ -282,20 +289,22 @@ def _planned(response: Response, plan: CartPlan) -> api.CartPlan:
 
 
 def _submitted(response: Response, cart: Cart) -> api.Cart:
-    response.headers["Location"] = f"{API}/carts/{cart.id}"
+    response.headers["Location"] = link_to(f"{API}/carts/{cart.id}")
     return cart_answer(cart)
 
 
 @router.get("/carts")
 async def list_carts(
+    project: Listed,
+    caller: Asking,
     engine: UsedEngine,
-    project: Project,
     where: Annotated[
         str, Query(max_length=2_000, description="such as `state:running name:upgrade-*`")
     ] = "",
     state: _Term = None,
     name: _Term = None,
     active: _Term = None,
+    created_by: CreatedBy = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Page[api.Cart]:
@@ -305,12 +314,15 @@ async def list_carts(
     wanted = parse_cart_filter(where, terms, looking_back(await engine.store.now(), None))
     if wanted.states is not None and not wanted.states:
         return Page(items=())
-    found = await engine.store.carts(cart_query(project, wanted, cursor, limit))
-    return page(found, limit, cart_answer, cart_cursor)
+    creator = creator_meant(caller, project, created_by)
+    query = replace(cart_query(project, wanted, cursor, limit), created_by=creator)
+    return page(await engine.store.carts(query), limit, cart_answer, cart_cursor)
 
 
 @router.get("/carts/{cart}")
-async def show_cart(engine: UsedEngine, cart: NamedCart, response: Response) -> api.CartDetail:
+async def show_cart(
+    caller: Viewer, engine: UsedEngine, cart: NamedCart, response: Response
+) -> api.CartDetail:
     """A cart: how far, how bad, what next."""
     response.headers["ETag"] = quote(str(cart.version))
     return detail_answer(await view(engine, cart))
@@ -318,6 +330,7 @@ async def show_cart(engine: UsedEngine, cart: NamedCart, response: Response) -> 
 
 @router.get("/carts/{cart}/items")
 async def list_items(
+    caller: Viewer,
     engine: UsedEngine,
     cart: NamedCart,
     state: _States = (),
@@ -338,7 +351,11 @@ async def list_items(
 
 @router.get("/carts/{cart}/waves")
 async def list_waves(
-    engine: UsedEngine, cart: NamedCart, limit: Limit = MAX_LIMIT, cursor: Cursor = None
+    caller: Viewer,
+    engine: UsedEngine,
+    cart: NamedCart,
+    limit: Limit = MAX_LIMIT,
+    cursor: Cursor = None,
 ) -> Page[api.CartWave]:
     """Waves by number, with how many of their items are where."""
     after = decode_cursor("cart_waves", cursor, 0)
@@ -352,7 +369,7 @@ async def list_waves(
 
 
 @router.get("/carts/{cart}/cells")
-async def show_cells(engine: UsedEngine, cart: NamedCart) -> api.Cells:
+async def show_cells(caller: Viewer, engine: UsedEngine, cart: NamedCart) -> api.Cells:
     """The state of every item, a letter each."""
     # 100,000 letters take a while, and leases are renewed on this loop.
     return await asyncio.to_thread(cells_answer, await engine.store.cells(cart.id))
@@ -360,7 +377,7 @@ async def show_cells(engine: UsedEngine, cart: NamedCart) -> api.Cells:
 
 @router.get("/carts/{cart}/failure-groups")
 async def list_failure_groups(
-    engine: UsedEngine, cart: NamedCart, limit: Limit = 100
+    caller: Viewer, engine: UsedEngine, cart: NamedCart, limit: Limit = 100
 ) -> Page[api.FailureGroup]:
     """Why items failed, the most frequent cause first."""
     found = await engine.store.failure_groups(cart.id, limit)
@@ -369,6 +386,7 @@ async def list_failure_groups(
 
 @router.get("/carts/{cart}/events")
 async def list_cart_events(
+    caller: Viewer,
     engine: UsedEngine,
     settings: Settings,
     cart: NamedCart,
@@ -376,9 +394,8 @@ async def list_cart_events(
     cursor: Cursor = None,
 ) -> Page[Event]:
     """Events of a cart, in order; `GET /events/stream?cart=` has them live."""
-    return await event_page(
-        engine, settings, cursor=cursor, limit=limit, only=cart.id, called=cart.name
-    )
+    one = One(cart.id, cart.project, cart.name)
+    return await event_page(engine, settings, one, cursor=cursor, limit=limit)
 
 
 async def _template(
@@ -394,7 +411,7 @@ _NamedTemplate = Annotated[Template, Depends(_template)]
 
 @router.get("/cart-templates")
 async def list_cart_templates(
-    engine: UsedEngine, project: Project, limit: Limit = 100, cursor: Cursor = None
+    caller: Viewer, engine: UsedEngine, project: Project, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[api.CartTemplate]:
     """Carts that were applied, by name."""
     after = decode_cursor("cart_templates", cursor, "")
@@ -411,7 +428,7 @@ async def list_cart_templates(
 
 @router.get("/cart-templates/{template}")
 async def show_cart_template(
-    template: _NamedTemplate, response: Response
+    caller: Viewer, template: _NamedTemplate, response: Response
 ) -> api.CartTemplateDetail:
     """One of them, with its document."""
     response.headers["ETag"] = quote(template.digest)

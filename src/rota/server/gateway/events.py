@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from fastapi import Header, Query
@@ -14,12 +15,13 @@ from starlette.types import Receive, Scope, Send
 
 from rota.api import events as api
 from rota.api.answers import Page
-from rota.domain.errors import Denied, Invalid
+from rota.domain.access import ProjectSet
+from rota.domain.errors import Invalid
 from rota.operations.carts import find_cart
 from rota.operations.engine import Engine
 from rota.operations.output import follow_events
 from rota.ports.records import Event
-from rota.server.gateway.auth import Credential, TrustedTokens
+from rota.server.gateway.auth import Listed, is_still_admitted
 from rota.server.gateway.filters import (
     MAX_INTEGER,
     Cursor,
@@ -31,7 +33,6 @@ from rota.server.gateway.filters import (
 from rota.server.gateway.parameters import (
     NAME,
     GatewaySettings,
-    Project,
     Settings,
     UsedEngine,
     api_router,
@@ -40,7 +41,7 @@ from rota.server.gateway.routing import encode
 
 MOST_LATEST = 100_000
 KEEP_ALIVE = b": still here\n\n"
-_RECHECK_SECONDS = 5.0
+_RECHECK_SECONDS = 4.0  # less than the pause of a stream that has nothing to tell
 
 Frames = AsyncGenerator[bytes, None]
 
@@ -71,8 +72,6 @@ class EventStream(StreamingResponse):
 
 def still_allowed(request: Request) -> Callable[[], Awaitable[bool]]:
     """Return a check, cheap to call often, that a stream's caller is still allowed to read it."""
-    tokens: TrustedTokens = request.app.state.tokens
-    credential: Credential = request.state.credential
     checked_at = time.monotonic()
 
     async def check() -> bool:
@@ -80,11 +79,7 @@ def still_allowed(request: Request) -> Callable[[], Awaitable[bool]]:
         if time.monotonic() - checked_at < _RECHECK_SECONDS:
             return True
         checked_at = time.monotonic()
-        try:
-            await tokens.caller(credential.secret)
-        except Denied:
-            return False
-        return True
+        return await is_still_admitted(request)
 
     return check
 
@@ -108,6 +103,8 @@ STREAM_RESPONSES: dict[int | str, dict[str, Any]] = {
 
 router = api_router("events")
 _MOST_NAMED = 10  # of the ids of an event
+_BEFORE_PROJECTS = ""  # what events have as their project that are older than these
+_OF_ONE = frozenset({"state", "cause"})  # what a batch has in common
 _OfCart = Annotated[
     str | None,
     Query(
@@ -116,11 +113,27 @@ _OfCart = Annotated[
 ]
 
 
-def event_answer(
-    event: Event, source: str, names: Mapping[str, str], *, only: str = ""
-) -> api.Event:
-    """Build the answer of an event; with `only`, it names this one of a batch's subjects alone."""
-    ids = [only] if only else list(event.ids)
+@dataclass(frozen=True, slots=True)
+class One:
+    """A run or cart whose own history is asked for."""
+
+    id: str
+    project: str
+    name: str
+
+    def alone(self, event: Event) -> Event:
+        """Return an event as if it were about this one of a batch's subjects alone.
+
+        Events from before they had a project may be about a batch of several ones: nothing else of
+        these is shown.
+        """
+        is_old = event.project != self.project
+        data = {key: each for key, each in event.data.items() if not is_old or key in _OF_ONE}
+        return replace(event, ids=(self.id,), project=self.project, data=data)
+
+
+def event_answer(event: Event, source: str, names: Mapping[str, str]) -> api.Event:
+    ids = list(event.ids)
     called = dict.fromkeys(names[each] for each in ids[:_MOST_NAMED] if each in names)
     return api.Event(
         id=str(event.seq),
@@ -144,32 +157,28 @@ def _named_in(events: Iterable[Event]) -> list[str]:
 
 
 async def event_page(
-    engine: Engine,
-    settings: GatewaySettings,
-    *,
-    after: int = 0,
-    cursor: str | None,
-    limit: int,
-    ids: Sequence[str] = (),
-    only: str = "",
-    called: str = "",
+    engine: Engine, settings: GatewaySettings, one: One, *, cursor: str | None, limit: int
 ) -> Page[api.Event]:
-    """Return a page of the history, in order: of `ids`, or of the one `only`, named `called`."""
-    position = decode_cursor("events", cursor, after)
-    found = await engine.store.events(position, limit + 1, ids=[only] if only else ids)
-    names = {only: called} if only else await engine.store.names(_named_in(found))
+    """Return a page of the history of one run or cart, in order."""
+    position = decode_cursor("events", cursor, 0)
+    projects = {one.project, _BEFORE_PROJECTS}
+    found = await engine.store.events(position, limit + 1, ids=[one.id], projects=projects)
     return page(
         found,
         limit,
-        lambda event: event_answer(event, settings.base_url, names, only=only),
-        lambda event: encode_cursor("events", event.seq),
+        lambda event: event_answer(one.alone(event), settings.base_url, {one.id: one.name}),
+        _cursor,
     )
+
+
+def _cursor(event: Event) -> str:
+    return encode_cursor("events", event.seq)
 
 
 @router.get("/events")
 async def list_events(
+    project: Listed,
     engine: UsedEngine,
-    project: Project,
     settings: Settings,
     after: Annotated[int, Query(ge=0, le=MAX_INTEGER, description="id of an event")] = 0,
     tail: Annotated[
@@ -179,18 +188,34 @@ async def list_events(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Page[api.Event]:
-    """Events past a position, or the latest ones, in order."""
-    ids = [(await find_cart(engine, cart, project=project)).id] if cart else ()
+    """Events of a project past a position, or the latest ones, in order.
+
+    With `project=*` those of all projects that you have a role in, and with a role in the
+    installation also its own: of workers, servers and tokens, and all that happened before events
+    had a project.
+    """
+    store, among = engine.store, await _among(engine, project, cart)
     if tail and cursor is None:
-        after = max(after, await engine.store.position_before_latest(tail, ids=ids))
-    return await event_page(engine, settings, after=after, cursor=cursor, limit=limit, ids=ids)
+        after = max(after, await store.position_before_latest(tail, **among))
+    position = decode_cursor("events", cursor, after)
+    found = await store.events(position, limit + 1, **among)
+    names = await store.names(_named_in(found), projects=among["projects"])
+    return page(found, limit, lambda each: event_answer(each, settings.base_url, names), _cursor)
+
+
+async def _among(engine: Engine, project: ProjectSet, cart: str | None) -> dict[str, Any]:
+    """Return among which events of the store to look, those of a cart if one is given."""
+    if cart is None:
+        return {"projects": (project,) if isinstance(project, str) else project}
+    found = await find_cart(engine, cart, project=project)
+    return {"projects": (found.project,), "ids": [found.id]}
 
 
 @router.get("/events/stream", response_class=StreamingResponse, responses=STREAM_RESPONSES)
 async def stream_events(
+    project: Listed,
     request: Request,
     engine: UsedEngine,
-    project: Project,
     settings: Settings,
     after: Annotated[
         int | None, Query(ge=0, le=MAX_INTEGER, description="id of an event; else what is to come")
@@ -198,12 +223,12 @@ async def stream_events(
     cart: _OfCart = None,
     last_event_id: Annotated[str, Header(max_length=100)] = "",
 ) -> EventStream:
-    """Events as they happen."""
+    """Events of a project as they happen; `project=*` as in `GET /events`."""
     if last_event_id:
         after = _position(last_event_id)
-    if cart is not None:
-        cart = (await find_cart(engine, cart, project=project)).id
-    frames = _frames(engine, follow_events(engine, after), settings.base_url, cart)
+    among = await _among(engine, project, cart)
+    batches = follow_events(engine, after, **among)
+    frames = _frames(engine, batches, settings.base_url, among["projects"])
     return EventStream(while_allowed(frames, still_allowed(request)))
 
 
@@ -217,12 +242,12 @@ async def _frames(
     engine: Engine,
     batches: AsyncGenerator[list[Event], None],
     source: str,
-    cart: str | None,
+    projects: Collection[str] | None,
 ) -> AsyncGenerator[bytes, None]:
     async with aclosing(batches):
         async for events in batches:
-            wanted = [event for event in events if cart is None or cart in event.ids]
-            names = await engine.store.names(_named_in(wanted)) if wanted else {}
-            told = [event_answer(event, source, names) for event in wanted]
+            ids = _named_in(events)
+            names = await engine.store.names(ids, projects=projects) if ids else {}
+            told = [event_answer(event, source, names) for event in events]
             frames = [frame(encode(each), event_id=each.id) for each in told]
             yield b"".join(frames) or KEEP_ALIVE

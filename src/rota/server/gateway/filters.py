@@ -19,12 +19,14 @@ from typing import Annotated, TypeVar
 from fastapi import Query
 
 from rota.api.answers import Answer, Page
+from rota.domain.access import INSTALLATION, ProjectSet, Role, Verb
 from rota.domain.carts.facts import FINAL_CART_STATES, CartState
 from rota.domain.errors import Invalid, Problem, did_you_mean, listed, quoted
 from rota.domain.ids import BackfillId, CartId
 from rota.domain.run import Trigger
 from rota.domain.schedule.expressions import Reading, read_instant
 from rota.domain.states import FINAL_STATES, RunState
+from rota.operations.tokens import Caller
 
 Term = tuple[str, str]  # key and value
 ACTIVE_STATES = frozenset(RunState) - FINAL_STATES
@@ -204,14 +206,35 @@ T = TypeVar("T")
 A = TypeVar("A", bound=Answer)
 Position = TypeVar("Position", str, int)
 
+ME = "me"  # how callers call themselves
 MAX_LIMIT = 1_000
 MAX_INTEGER = 2**63 - 1  # what every store can compare
 _MAX_CURSOR = 1_000
 
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="how many at most")]
+CreatedBy = Annotated[
+    str | None,
+    Query(
+        pattern=r"^[^\x00-\x1f\x7f]{1,200}$",
+        description="only what is yours (`me`), or for admins anybody's by handle",
+    ),
+]
 Cursor = Annotated[
     str | None, Query(max_length=_MAX_CURSOR, description="`next_cursor` of the part before")
 ]
+
+
+def creator_meant(caller: Caller, project: ProjectSet, created_by: str | None) -> str | None:
+    """Return whose things a list is about; None: everybody's.
+
+    Only admins of the project ask for others, and in several projects those of the installation.
+    """
+    if not created_by:
+        return None
+    if created_by in (ME, caller.name):
+        return caller.name
+    caller.require(Role.ADMIN, project if isinstance(project, str) else INSTALLATION, Verb.READ)
+    return created_by
 
 
 def encode_cursor(kind: str, position: str | int) -> str:

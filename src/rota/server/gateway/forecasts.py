@@ -25,6 +25,9 @@ from rota.domain.resources import SLOTS
 from rota.domain.simulation.report import Report, report_document
 from rota.operations.forecasts import Load, Outlook, Question, look_ahead
 from rota.operations.simulations import Change, simulate_change
+from rota.operations.tenants import sight_of
+from rota.server.gateway.auth import Viewer
+from rota.server.gateway.filters import CreatedBy, creator_meant
 from rota.server.gateway.parameters import (
     NAME,
     Body,
@@ -190,6 +193,7 @@ def _report_answer(report: Report) -> SimulationReport:
 
 @router.get("/forecast")
 async def show_forecast(
+    caller: Viewer,
     engine: UsedEngine,
     project: Project,
     start: FromQuery = None,
@@ -198,6 +202,7 @@ async def show_forecast(
     measure: Measure = SLOTS,
     buckets: Annotated[int, Query(ge=1, le=1_000, description="pieces of the load")] = 288,
     job: Job = None,
+    created_by: CreatedBy = None,
     timezone: ZoneQuery = "UTC",
 ) -> api.Forecast:
     """When runs of a project will start, what they will wait for, and what runs out.
@@ -206,16 +211,29 @@ async def show_forecast(
     """
     reading = looking_ahead(await engine.store.now(), zone_given(timezone))
     begin, until = read_times(reading, {"from": start, "to": end})
-    question = Question(project, begin, until, parse_duration(length), measure, buckets, job)
+    question = Question(
+        project,
+        begin,
+        until,
+        parse_duration(length),
+        measure,
+        buckets,
+        job,
+        creator_meant(caller, project, created_by),
+        await sight_of(engine, caller.projects),
+    )
     return forecast_answer(await look_ahead(engine, question))
 
 
 @simulation_router.post("/simulations")
-async def simulate(engine: UsedEngine, project: Project, body: SimulationBody) -> Comparison:
+async def simulate(
+    caller: Viewer, engine: UsedEngine, project: Project, body: SimulationBody
+) -> Comparison:
     """How runs would wait and workers be used, as things are and after a change.
 
     At most seven days ahead. It only reads: nothing is changed, and nothing is held up.
     """
     change = Change(body.add_workers, body.move, body.without)
-    found = await simulate_change(engine, project, change, parse_duration(body.length))
+    sight = await sight_of(engine, caller.projects)
+    found = await simulate_change(engine, project, change, parse_duration(body.length), sight)
     return Comparison(before=_report_answer(found.before), after=_report_answer(found.after))

@@ -6,8 +6,6 @@ string, then the items, each with the name of its `cart`.
 
 from __future__ import annotations
 
-import asyncio
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -17,14 +15,14 @@ from starlette.responses import Response
 
 from rota.api import plans as api
 from rota.domain.calendars import Calendar
-from rota.domain.errors import Invalid, Problem
-from rota.domain.jobfile import JobFile, read_file
-from rota.domain.jobfile.calendars import read_calendar
+from rota.domain.errors import Invalid
+from rota.domain.jobfile import JobFile
 from rota.operations import definitions
 from rota.operations.definitions import Plan
 from rota.operations.runs import SubmittedJob, submit_file
-from rota.server.gateway.auth import Editor
-from rota.server.gateway.cart_submissions import NDJSON, why_unreadable
+from rota.operations.tokens import Caller
+from rota.server.gateway.auth import EDITS, Editor, Known, Tokens, TrustedTokens
+from rota.server.gateway.cart_submissions import NDJSON, parsed_body
 from rota.server.gateway.middleware import media_type_in
 from rota.server.gateway.parameters import (
     NAME,
@@ -38,7 +36,14 @@ from rota.server.gateway.parameters import (
     require_match,
     unquote,
 )
-from rota.server.gateway.routing import fill, parse_json, problem_answers
+from rota.server.gateway.parsing import (
+    Checked,
+    check_job_file,
+    parse_calendar,
+    parse_job_file,
+    parse_job_file_with_items,
+)
+from rota.server.gateway.routing import fill, problem_answers
 
 router = api_router("jobs")
 short_router = api_router("shortcuts")
@@ -71,60 +76,24 @@ CALENDAR_BODY = _body("One of a job file's `calendars`; the name may be left out
 
 
 async def _job_file(request: Request, project: Project, name: _Name = None) -> JobFile:
-    text = await _text(request)
-    # A big file takes seconds to read, and leases are renewed on this loop.
-    return await asyncio.to_thread(read_file, text, name=name, project=project)
+    _refuse_other_types(request)
+    return await parsed_body(request, parse_job_file, name=name, project=project)
+
+
+async def _checked(request: Request, project: Project, name: _Name = None) -> Checked:
+    _refuse_other_types(request)
+    return await parsed_body(request, check_job_file, name=name, project=project)
 
 
 async def _file_to_apply(request: Request, project: Project, name: _Name = None) -> JobFile:
     if media_type_in(request.headers.get("content-type", "")) != NDJSON:
         return await _job_file(request, project, name)
-    body = await request.body()
-    return await asyncio.to_thread(_read_lines, body, name, project)
-
-
-def _read_lines(body: bytes, name: str | None, project: str) -> JobFile:
-    first, *others = body.split(b"\n")
-    text = _parsed(1, first)
-    if not isinstance(text, str):
-        raise _bad_line(1, "the first line is the text of the job file, as a JSON string")
-    items: dict[str, list[Any]] = defaultdict(list)
-    for number, line in enumerate(others, 2):
-        if line.strip():
-            item = _parsed(number, line)
-            cart = item.pop("cart", None) if isinstance(item, dict) else None
-            if not isinstance(cart, str):
-                raise _bad_line(number, 'an item is an object with the name of its "cart"')
-            items[cart].append(item)
-    return read_file(text, name=name, project=project, items=items)
-
-
-def _parsed(number: int, line: bytes) -> Any:
-    try:
-        return parse_json(line)
-    except (ValueError, RecursionError) as error:
-        raise _bad_line(number, f"not valid JSON: {why_unreadable(error)}") from error
-
-
-def _bad_line(number: int, message: str) -> Invalid:
-    where = f"line {number} of the body"
-    return Invalid(f"{where} cannot be read", [Problem(message, where)], code="malformed")
+    return await parsed_body(request, parse_job_file_with_items, name=name, project=project)
 
 
 async def _calendar(request: Request, calendar: CalendarName) -> Calendar:
-    text = await _text(request)
-    # Holidays take a while to be looked up.
-    return await asyncio.to_thread(read_calendar, text, name=calendar)
-
-
-async def _text(request: Request) -> str:
     _refuse_other_types(request)
-    try:
-        return (await request.body()).decode()
-    except UnicodeDecodeError as error:
-        raise Invalid(
-            f"the body is not UTF-8: {error.reason} at byte {error.start}", code="malformed"
-        ) from error
+    return await parsed_body(request, parse_calendar, name=calendar)
 
 
 def _refuse_other_types(request: Request) -> None:
@@ -138,6 +107,7 @@ def _refuse_other_types(request: Request) -> None:
 
 
 SentJobFile = Annotated[JobFile, Depends(_job_file)]
+CheckedFile = Annotated[Checked, Depends(_checked)]
 FileToApply = Annotated[JobFile, Depends(_file_to_apply)]  # may come with items of its carts
 SentCalendar = Annotated[Calendar, Depends(_calendar)]
 
@@ -164,9 +134,16 @@ def _submission_answer(jobs: Sequence[SubmittedJob]) -> api.Submission:
     )
 
 
+async def require_editor(tokens: TrustedTokens, actor: Caller, file: JobFile) -> None:
+    """Raise an error unless the caller may change the jobs of every project that a file names."""
+    for project in sorted({file.project, *(entry.spec.project for entry in file.jobs)}):
+        await EDITS.admit(tokens, actor, project)
+
+
 @router.post("/jobs:apply", openapi_extra=APPLY_BODY)
 async def apply_jobs(
     actor: Editor,
+    tokens: Tokens,
     engine: UsedEngine,
     file: FileToApply,
     response: Response,
@@ -175,15 +152,17 @@ async def apply_jobs(
     if_match: IfMatch = "",
 ) -> api.Plan:
     """Create and change the jobs, calendars and carts of a file, all or none; starts no cart."""
+    await require_editor(tokens, actor, file)
+    is_admin = actor.is_installation_admin
     if plan:
-        made = await definitions.plan(engine, file, prune=prune, is_admin=actor.is_admin)
+        made = await definitions.plan(engine, file, prune=prune, is_admin=is_admin)
         require_match(if_match, made.etag)
     else:
         made = await definitions.apply(
             engine,
             file,
             actor=actor.name,
-            is_admin=actor.is_admin,
+            is_admin=is_admin,
             prune=prune,
             if_match=unquote(if_match),
         )
@@ -192,24 +171,29 @@ async def apply_jobs(
 
 
 @router.post("/jobs:validate", openapi_extra=JOB_FILE_BODY)
-async def validate_jobs(file: SentJobFile) -> api.Validation:
+async def validate_jobs(caller: Known, tokens: Tokens, checked: CheckedFile) -> api.Validation:
     """Check a job file; all that is wrong with it is in the problem's `errors`."""
-    return api.Validation(valid=True, warnings=problem_answers(file.warnings))
+    projects, warnings = checked
+    for project in sorted(projects):
+        await tokens.require_project(caller, project)
+    return api.Validation(valid=True, warnings=problem_answers(warnings))
 
 
 @short_router.post("/submit_job", status_code=201, openapi_extra=JOB_FILE_BODY)
 async def submit_job(
     actor: Editor,
+    tokens: Tokens,
     engine: UsedEngine,
     file: SentJobFile,
     idempotency_key: IdempotencyKey = "",
 ) -> api.Submission:
     """Create and change the jobs of a file; those without a schedule run at once."""
+    await require_editor(tokens, actor, file)
     submitted = await submit_file(
         engine,
         file,
         actor=actor.name,
-        is_admin=actor.is_admin,
+        is_admin=actor.is_installation_admin,
         idempotency_key=idempotency_key,
     )
     return _submission_answer(submitted)

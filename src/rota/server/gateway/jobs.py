@@ -18,6 +18,7 @@ from rota.api.answers import Page
 from rota.api.jobs import ClockChange, JobAndRun, SchedulePreview
 from rota.api.output import LogWindow
 from rota.api.runs import Run as RunAnswer
+from rota.domain.access import ProjectSet
 from rota.domain.errors import Invalid, NotFound
 from rota.domain.job import Job
 from rota.domain.jobfile import read_job, to_yaml
@@ -34,11 +35,13 @@ from rota.operations.previews import Upcoming, find_upcoming, next_starts
 from rota.operations.specs import timetable
 from rota.operations.workers import lateness
 from rota.ports.records import JobQuery, RunQuery
-from rota.server.gateway.auth import Editor, Operator
+from rota.server.gateway.auth import Asking, Editor, Listed, Operator, Stopper, Viewer
 from rota.server.gateway.filters import (
     MAX_LIMIT,
+    CreatedBy,
     Cursor,
     Limit,
+    creator_meant,
     decode_cursor,
     encode_cursor,
     page,
@@ -227,17 +230,22 @@ def _schedule(spec: JobSpec, anchor: datetime) -> api.Schedule | None:
 
 @router.get("/jobs")
 async def list_jobs(
+    project: Listed,
+    caller: Asking,
     engine: UsedEngine,
-    project: Project,
     name: Annotated[str | None, Query(max_length=200, description="may have `*`")] = None,
+    created_by: CreatedBy = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Page[api.Job]:
     """Jobs by name."""
+    after_project, after_name = _position(cursor, project)
     query = JobQuery(
         project=project,
         name_like=name,
-        after_name=decode_cursor("jobs", cursor, ""),
+        created_by=creator_meant(caller, project, created_by),
+        after_project=after_project,
+        after_name=after_name,
         limit=limit + 1,
     )
     found = await definitions.with_last_runs(engine, await engine.store.jobs(query))
@@ -246,12 +254,28 @@ async def list_jobs(
         found,
         limit,
         lambda job: job_answer(job, next_at[job.id]),
-        lambda job: encode_cursor("jobs", job.name),
+        lambda job: _cursor(job, project),
     )
 
 
+def _cursor(job: Job, project: ProjectSet) -> str:
+    if isinstance(project, str):
+        return encode_cursor("jobs", job.name)
+    return encode_cursor("jobs of projects", f"{job.project}/{job.name}")
+
+
+def _position(cursor: str | None, project: ProjectSet) -> tuple[str, str]:
+    """Return project and name of the previous page's last job; "": the first page."""
+    if isinstance(project, str):
+        return "", decode_cursor("jobs", cursor, "")
+    after_project, _, after_name = decode_cursor("jobs of projects", cursor, "").partition("/")
+    return after_project, after_name
+
+
 @router.get("/jobs/{job}")
-async def show_job(engine: UsedEngine, job: NamedJob, response: Response) -> api.JobDetail:
+async def show_job(
+    caller: Viewer, engine: UsedEngine, job: NamedJob, response: Response
+) -> api.JobDetail:
     """A job with its document, and how late its runs start."""
     response.headers["ETag"] = quote(job.digest)
     [job] = await definitions.with_last_runs(engine, [job])
@@ -272,7 +296,7 @@ async def delete_job(
 
 @router.post("/jobs/{job}:pause")
 async def pause_job(
-    actor: Operator, engine: UsedEngine, job: NamedJob, body: PauseBody | None = None
+    actor: Stopper, engine: UsedEngine, job: NamedJob, body: PauseBody | None = None
 ) -> api.MovedJob:
     """Nothing of the job starts until it is resumed, or until a time; due times are SKIPPED."""
     now = await engine.store.now()
@@ -291,7 +315,7 @@ async def resume_job(actor: Operator, engine: UsedEngine, job: NamedJob) -> api.
 
 
 @router.post("/jobs/{job}:skip")
-async def skip_next(actor: Operator, engine: UsedEngine, job: NamedJob) -> api.MovedJob:
+async def skip_next(actor: Stopper, engine: UsedEngine, job: NamedJob) -> api.MovedJob:
     """Leave out the next due time that would run: the ledger has it as SKIPPED."""
     return await _moved(engine, await pauses.skip_next(engine, job, actor=actor.name))
 
@@ -315,7 +339,10 @@ async def _moved(engine: Engine, moved: Moved) -> api.MovedJob:
 
 @router.get("/jobs/{job}/upcoming")
 async def list_upcoming(
-    engine: UsedEngine, job: NamedJob, count: Annotated[int, Query(ge=1, le=100)] = 5
+    caller: Viewer,
+    engine: UsedEngine,
+    job: NamedJob,
+    count: Annotated[int, Query(ge=1, le=100)] = 5,
 ) -> api.Upcoming:
     """The next due times of a job, as far as they are known."""
     return _upcoming_answer(job, await find_upcoming(engine, job, count))
@@ -348,6 +375,7 @@ def preview_answer(explained: Explanation) -> SchedulePreview:
 
 @schedule_router.get("/schedule/preview")
 async def preview_schedule(
+    caller: Viewer,
     engine: UsedEngine,
     project: Project,
     expression: Annotated[list[str], Query(description="cron, interval or time; repeatable")],
@@ -375,14 +403,15 @@ short_router = api_router("shortcuts")  # `jobfiles` has the one that submits a 
 
 @short_router.get("/retrieve_history_execution/{job}")
 async def show_history(
-    engine: UsedEngine, job: PastJob, limit: Limit = 100, cursor: Cursor = None
+    caller: Viewer, engine: UsedEngine, job: PastJob, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[RunAnswer]:
     """The runs of a job, newest first; also of one that was deleted."""
-    return await list_history(engine, job, limit, cursor)
+    return await list_history(caller, engine, job, limit, cursor)
 
 
 @short_router.get("/last_execution_logs/{job}")
 async def show_last_log(
+    caller: Viewer,
     engine: UsedEngine,
     job: PastJob,
     tail: Annotated[int | None, Query(ge=1, le=MAX_LIMIT)] = None,
@@ -392,11 +421,11 @@ async def show_last_log(
     if run is None:
         hint = "" if job.deleted_at else f"rota trigger {job.name}"
         raise NotFound(f"job {job.name} has never run", code="never_run", hint=hint)
-    return await show_log(engine, run, tail=tail)
+    return await show_log(caller, engine, run, tail=tail)
 
 
 @short_router.get("/job_status/{job}")
-async def show_status(engine: UsedEngine, job: PastJob) -> JobAndRun:
+async def show_status(caller: Viewer, engine: UsedEngine, job: PastJob) -> JobAndRun:
     """A job and how it last went."""
     next_at = await next_starts(engine, [job])
     shown = job_answer(job, next_at[job.id])

@@ -44,9 +44,10 @@ from rota.operations.limits import (
     save_declaration,
     set_weight,
 )
+from rota.operations.tenants import seen_weights, sight_of
 from rota.ports.records import KeyUse, ProjectCounts
 from rota.server.gateway import filters
-from rota.server.gateway.auth import Admin, Editor
+from rota.server.gateway.auth import Editor, InstallationAdmin, Member, Viewer
 from rota.server.gateway.filters import Cursor, decode_cursor, encode_cursor, page
 from rota.server.gateway.parameters import NAME, Body, Duration, Project, UsedEngine, api_router
 from rota.server.gateway.routing import fill
@@ -244,14 +245,20 @@ async def _declare(
 
 @router.get("/limits")
 async def list_limits(
-    engine: UsedEngine, project: Project, limit: filters.Limit = 100, cursor: Cursor = None
+    caller: Viewer,
+    engine: UsedEngine,
+    project: Project,
+    limit: filters.Limit = 100,
+    cursor: Cursor = None,
 ) -> Page[api.Limit]:
     """Rate limits by name, with the tokens that are there."""
     return await _list_declared(engine, Limit, limit_answer, project, cursor=cursor, limit=limit)
 
 
 @router.get("/limits/{name}")
-async def show_limit(engine: UsedEngine, project: Project, name: DeclaredName) -> api.Limit:
+async def show_limit(
+    caller: Viewer, engine: UsedEngine, project: Project, name: DeclaredName
+) -> api.Limit:
     """A rate limit, with the tokens that are there."""
     return limit_answer(await find_standing(engine, Limit, project, name))
 
@@ -281,7 +288,11 @@ async def delete_limit(
 
 @resource_router.get("/resources")
 async def list_resources(
-    engine: UsedEngine, project: Project, limit: filters.Limit = 100, cursor: Cursor = None
+    caller: Viewer,
+    engine: UsedEngine,
+    project: Project,
+    limit: filters.Limit = 100,
+    cursor: Cursor = None,
 ) -> Page[api.Resource]:
     """Named resources by name, and the runs that hold them."""
     return await _list_declared(
@@ -290,7 +301,9 @@ async def list_resources(
 
 
 @resource_router.get("/resources/{name}")
-async def show_resource(engine: UsedEngine, project: Project, name: DeclaredName) -> api.Resource:
+async def show_resource(
+    caller: Viewer, engine: UsedEngine, project: Project, name: DeclaredName
+) -> api.Resource:
     """A named resource, and the runs that hold it."""
     return resource_answer(await find_standing(engine, Resource, project, name))
 
@@ -319,7 +332,7 @@ async def delete_resource(
 
 
 @quota_router.get("/quota")
-async def show_quota(engine: UsedEngine, project: Project) -> api.Quota:
+async def show_quota(caller: Viewer, engine: UsedEngine, project: Project) -> api.Quota:
     """The quota of the project, and what it has of it."""
     counts = await engine.store.project_counts(project)
     standing = await find_quota(engine, project)
@@ -328,7 +341,8 @@ async def show_quota(engine: UsedEngine, project: Project) -> api.Quota:
 
 @quota_router.put("/quota", responses={201: {"model": api.DeclarationChange}})
 async def put_quota(
-    actor: Admin,
+    caller: Viewer,
+    actor: InstallationAdmin,
     engine: UsedEngine,
     project: Project,
     body: QuotaBody,
@@ -341,20 +355,28 @@ async def put_quota(
 
 
 @quota_router.delete("/quota", status_code=204)
-async def delete_quota(actor: Admin, engine: UsedEngine, project: Project) -> None:
+async def delete_quota(
+    caller: Viewer, actor: InstallationAdmin, engine: UsedEngine, project: Project
+) -> None:
     """Let the project have as much as it likes, and let go the runs that wait for it."""
     await delete_declaration(engine, Quota, project, Quota.name, actor=actor.name)
 
 
 @share_router.get("/shares")
-async def list_shares(engine: UsedEngine) -> Page[api.Share]:
-    """Shares whose weight somebody has set; all others have 1."""
-    found = await engine.store.share_weights()
+async def list_shares(caller: Member, engine: UsedEngine) -> Page[api.Share]:
+    """Shares whose weight somebody has set; all others have 1.
+
+    Without a role in the installation, those of your projects and of users in them.
+    """
+    sight = await sight_of(engine, caller.projects)
+    found = seen_weights(sight, await engine.store.share_weights())
     return Page(items=tuple(fill(api.Share, share) for share in found))
 
 
 @share_router.put("/shares/{share:path}")
-async def put_share(actor: Admin, engine: UsedEngine, share: _Share, body: ShareBody) -> api.Share:
+async def put_share(
+    actor: InstallationAdmin, engine: UsedEngine, share: _Share, body: ShareBody
+) -> api.Share:
     """Set the weight of a share; the next claim goes by it."""
     saved = await set_weight(engine, share, body.weight, actor=actor.name)
     return fill(api.Share, saved)

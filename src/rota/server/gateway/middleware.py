@@ -22,8 +22,8 @@ _QUIET = frozenset({"/livez", "/readyz", "/metrics"})  # asked every few seconds
 _log = structlog.get_logger("rota.server.gateway")
 _HEADERS = {
     b"x-content-type-options": b"nosniff",
-    b"content-security-policy": b"default-src 'none'; base-uri 'none'; form-action 'none'; "
-    b"frame-ancestors 'none'",
+    b"content-security-policy": b"default-src 'none'; style-src 'self'; base-uri 'none'; "
+    b"form-action 'self'; frame-ancestors 'none'",
     b"referrer-policy": b"no-referrer",
     b"cross-origin-resource-policy": b"same-origin",
 }
@@ -75,7 +75,7 @@ class Access:
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = _route(scope)
         self._requests.observe(scope["method"], route, status, seconds)
-        caller = scope["state"].get("caller")
+        caller, client = scope["state"].get("caller"), scope.get("client")
         is_our_fault = status >= 500 and route not in _QUIET
         (_log.warning if is_our_fault else _log.debug)(
             "request",
@@ -84,6 +84,7 @@ class Access:
             status=status,
             ms=round(seconds * 1_000, 2),
             caller=caller.name if caller else None,
+            address=client[0] if client else None,
             trace_id=scope["state"]["trace_id"],
         )
 

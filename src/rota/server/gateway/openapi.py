@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from rota.api.answers import ProblemReport
-from rota.ports.records import Role
-from rota.server.gateway.auth import OPEN, REQUEST_HEADER, Needs
+from rota.server.gateway.auth import REQUEST_HEADER, Where, need_of
 from rota.server.gateway.parameters import GatewaySettings
 from rota.server.gateway.routing import JSON, StrictRoute, describe
 
-_RANK = {role: rank for rank, role in enumerate(Role)}
 _ABOUT = (
     "Schedule jobs, run them, and see why they wait. Errors are RFC 9457 problems; lists come in "
     "parts, `next_cursor` leads to the next one; instants are RFC 3339, due times "
@@ -37,20 +33,6 @@ def openapi_document(app: FastAPI, settings: GatewaySettings) -> dict[str, Any]:
                 _describe_access(document, route)
         app.openapi_schema = document
     return app.openapi_schema
-
-
-def role_of(method: str, route: APIRoute) -> Role | None:
-    """Return the role that a call needs; None: it is open to everyone."""
-    if (method, route.path) in OPEN:
-        return None
-    roles = [call.role for call in _calls(route.dependant) if isinstance(call, Needs)]
-    return max(roles, key=_RANK.__getitem__, default=Role.VIEWER)
-
-
-def _calls(dependant: Dependant) -> Iterator[object]:
-    yield dependant.call
-    for inner in dependant.dependencies:
-        yield from _calls(inner)
 
 
 def _describe_answers(document: dict[str, Any], app: FastAPI) -> None:
@@ -89,7 +71,12 @@ def _describe_security(document: dict[str, Any], settings: GatewaySettings) -> N
 def _describe_access(document: dict[str, Any], route: APIRoute) -> None:
     for method in route.methods or ():
         operation = _operation(document, route, method)
-        if role := role_of(method, route):
-            operation["x-rota-role"] = str(role)
-        else:
+        need = need_of(method, route)
+        if need is None:
             operation["security"] = []
+            continue
+        operation["x-rota-scope"] = str(need.where)
+        if need.where is not Where.NOWHERE:
+            operation["x-rota-role"] = str(need.role)
+        if need.verb is not None:
+            operation["x-rota-verb"] = str(need.verb)

@@ -27,6 +27,7 @@ from rota.operations.output import (
     OutputWindow,
     follow_run,
 )
+from rota.server.gateway.auth import Viewer
 from rota.server.gateway.events import (
     KEEP_ALIVE,
     STREAM_RESPONSES,
@@ -101,6 +102,7 @@ def window_answer(run: str, attempt: int, window: OutputWindow) -> api.LogWindow
 
 @router.get("/runs/{run}/log")
 async def show_log(
+    caller: Viewer,
     engine: UsedEngine,
     run: NamedRun,
     attempt: _Attempt = None,
@@ -122,6 +124,7 @@ async def show_log(
 
 @router.get("/runs/{run}/log/blocks")
 async def list_log_blocks(
+    caller: Viewer,
     engine: UsedEngine,
     run: NamedRun,
     attempt: _Attempt = None,
@@ -142,6 +145,7 @@ async def list_log_blocks(
 
 @router.get("/runs/{run}/log:search")
 async def search_log(
+    caller: Viewer,
     engine: UsedEngine,
     run: NamedRun,
     q: Annotated[str, Query(min_length=1, max_length=1_000, description="plain text")],
@@ -165,7 +169,9 @@ async def search_log(
     response_class=StreamingResponse,
     responses={200: {"description": "the bytes", "content": {"text/plain": {}}}},
 )
-async def raw_log(engine: UsedEngine, run: NamedRun, attempt: _Attempt = None) -> StreamingResponse:
+async def raw_log(
+    caller: Viewer, engine: UsedEngine, run: NamedRun, attempt: _Attempt = None
+) -> StreamingResponse:
     """Output of an attempt, byte for byte."""
     number = run.attempt if attempt is None else attempt
     data = _printed(engine, run, number)
@@ -194,6 +200,7 @@ async def _joined(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGener
 
 @router.get("/runs/{run}/log/stream", response_class=StreamingResponse, responses=STREAM_RESPONSES)
 async def stream_log(
+    caller: Viewer,
     request: Request,
     engine: UsedEngine,
     run: NamedRun,

@@ -1,7 +1,4 @@
-"""Pages beside the API: the front page, documents, health.
-
-Pages are plain HTML, with no scripts and nothing from other hosts.
-"""
+"""Pages beside the API: documents, health, and where links to runs and carts lead."""
 
 from __future__ import annotations
 
@@ -10,51 +7,35 @@ import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from html import escape
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from rota.api.answers import Health
-from rota.domain.errors import RotaError, Unavailable
+from rota.domain.errors import Unavailable
 from rota.domain.jobfile import json_schema
 from rota.operations.engine import Engine
 from rota.ports.carts import CartQuery
-from rota.server.gateway import metrics
-from rota.server.gateway.auth import API
+from rota.server.gateway import html, metrics
+from rota.server.gateway.auth import API, Known, Monitor
 from rota.server.gateway.filters import ACTIVE_CART_STATES
 from rota.server.gateway.openapi import openapi_document
 from rota.server.gateway.parameters import Settings, UsedEngine, api_router, open_router
-from rota.server.gateway.problems import status_of
-from rota.server.gateway.tokens import open_session, set_cookie
 
 router = api_router("documents")
 front_router = open_router("front")
-_USED = "A login link works once. `rota up` prints a new one each time it starts."
 
 
-def start_page(version: str) -> str:
-    return _page(
-        "Rota is running",
-        f"<p>Version {escape(version)}. The web interface is not part of this version.</p>"
-        f'<p>The API is described in <a href="{API}/docs">{API}/docs</a>.</p>'
-        "<p>In a terminal: <code>rota job list</code>, <code>rota run list</code>, "
-        "<code>rota --help</code>.</p>",
-    )
-
-
-def message_page(title: str, text: str) -> str:
-    return _page(title, f"<p>{escape(text)}</p>")
-
-
-def docs_page(document: Mapping[str, Any]) -> str:
+def docs_page(document: Mapping[str, Any], prefix: str = "") -> str:
     """Render every operation of an OpenAPI document as a page."""
     rows = "".join(_rows(document))
-    return _page(
+    return html.page(
         f"{document['info']['title']} {document['info']['version']}",
-        f'<p>For programs: <a href="{API}/openapi.json">openapi.json</a> (OpenAPI 3.1).</p>'
+        f'<p>For programs: <a href="{prefix}{API}/openapi.json">openapi.json</a> (OpenAPI 3.1).</p>'
         f"<table><tr><th>method</th><th>path</th><th>role</th><th>what</th></tr>{rows}</table>",
+        prefix,
+        wide=True,
     )
 
 
@@ -66,15 +47,8 @@ def _rows(document: Mapping[str, Any]) -> Iterator[str]:
             yield "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
 
 
-def _page(title: str, body: str) -> str:
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f"</head><body><h1>{escape(title)}</h1>{body}</body></html>"
-    )
-
-
 @router.get("/schema")
-async def show_job_file_schema() -> dict[str, Any]:
+async def show_job_file_schema(caller: Known) -> dict[str, Any]:
     """The JSON Schema of the job file."""
     return _job_file_schema()
 
@@ -85,47 +59,29 @@ def _job_file_schema() -> dict[str, Any]:
 
 
 @router.get("/openapi.json")
-async def show_openapi(request: Request, settings: Settings) -> dict[str, Any]:
+async def show_openapi(caller: Known, request: Request, settings: Settings) -> dict[str, Any]:
     """This API, as OpenAPI 3.1."""
     return openapi_document(request.app, settings)
 
 
 @router.get("/docs", response_class=HTMLResponse)
-async def show_docs(request: Request, settings: Settings) -> str:
+async def show_docs(caller: Known, request: Request, settings: Settings) -> str:
     """This API, for people."""
-    return docs_page(openapi_document(request.app, settings))
-
-
-@front_router.get("/", include_in_schema=False)
-async def show_start(settings: Settings) -> HTMLResponse:
-    return HTMLResponse(start_page(settings.version))
+    return docs_page(openapi_document(request.app, settings), settings.path_to(""))
 
 
 @front_router.get("/runs/{run}", include_in_schema=False)
-async def show_run(run: str) -> RedirectResponse:
+async def show_run(caller: Known, settings: Settings, run: str) -> RedirectResponse:
     """Where links to a run lead, until it has a page of its own."""
-    return RedirectResponse(f"/api/v1/runs/{urllib.parse.quote(run, safe='')}", status_code=303)
+    path = f"{API}/runs/{urllib.parse.quote(run, safe='')}"
+    return RedirectResponse(settings.path_to(path), status_code=303)
 
 
 @front_router.get("/carts/{cart}", include_in_schema=False)
-async def show_cart(cart: str) -> RedirectResponse:
+async def show_cart(caller: Known, settings: Settings, cart: str) -> RedirectResponse:
     """Where links to a cart lead, until it has a page of its own."""
-    return RedirectResponse(f"/api/v1/carts/{urllib.parse.quote(cart, safe='')}", status_code=303)
-
-
-@front_router.get("/login", include_in_schema=False)
-async def follow_login_link(
-    request: Request, settings: Settings, token: Annotated[str, Query(max_length=512)] = ""
-) -> Response:
-    """The one-time link: the only place that takes a secret in an address."""
-    try:
-        secret, _ = await open_session(request, token)
-    except RotaError as error:
-        page = message_page("Not logged in", f"{error.message}. {_USED}")
-        return HTMLResponse(page, status_of(error))
-    response = RedirectResponse("/", status_code=303)
-    set_cookie(response, secret, settings)
-    return response
+    path = f"{API}/carts/{urllib.parse.quote(cart, safe='')}"
+    return RedirectResponse(settings.path_to(path), status_code=303)
 
 
 _GOOD_FOR_SECONDS = 1.0
@@ -189,7 +145,7 @@ async def check_readiness(request: Request) -> Health:
     "/metrics",
     response_class=PlainTextResponse,
 )
-async def show_metrics(request: Request, engine: UsedEngine) -> Response:
+async def show_metrics(caller: Monitor, request: Request, engine: UsedEngine) -> Response:
     """Metrics in the text format of Prometheus."""
     counts = await engine.store.counts()
     now = await engine.store.now()

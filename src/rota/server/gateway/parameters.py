@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, params
+from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.requests import Request
 
@@ -26,23 +27,34 @@ from rota.operations.runs import find_run
 from rota.ports.carts import Cart
 from rota.ports.records import StoredCalendar
 from rota.server.gateway.auth import API
+from rota.server.gateway.auth import NAME as NAME
+from rota.server.gateway.auth import Project as Project
 from rota.server.gateway.problems import MEDIA_TYPE
+from rota.server.gateway.proxies import Network, prefix_of
 from rota.server.gateway.routing import StrictRoute
 
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
     base_url: str = "http://127.0.0.1:7700"  # where people reach this server
+    public_url: str = ""  # the same where it was set; "": who asks knows better
+    trusted_proxies: tuple[Network, ...] = ()  # whose forwarded headers are believed
+    issuer: str = ""  # the identity provider that `group:NAME` and the like are of; "": none
     version: str = __version__  # shown in the OpenAPI document and on the start page
-    secure_cookies: bool = False  # True behind TLS: cookies never travel in the clear
+    secure_cookies: bool = False  # True if people come by https: never sent in the clear
     max_body_bytes: int = 4 * 1024 * 1024  # a larger request is refused
     max_cart_bytes: int = 64 * 1024 * 1024  # the same for items that come line by line
-    failed_logins: int = 10  # of one address within `failed_logins_per`, then it has to wait
-    failed_logins_per: timedelta = timedelta(minutes=1)
-    trust_tokens_for: timedelta = timedelta(seconds=1)  # before the store is asked again
+    # Wrong ones of an address within `wrong_secrets_per`: for further wrong ones it has to wait.
+    wrong_logins: int = 10
+    wrong_secrets: int = 100  # with requests, where a program may repeat a token that has expired
+    wrong_secrets_per: timedelta = timedelta(minutes=1)
+    trust_tokens_for: timedelta = timedelta(seconds=5)  # before the store is asked again
+
+    def path_to(self, path: str) -> str:
+        """Return the path by which a browser reaches a page, below the prefix of `public_url`."""
+        return prefix_of(self.public_url) + path
 
 
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 _PROBLEM: dict[str, Any] = {
     "description": "a problem",
     "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemReport"}}},
@@ -60,15 +72,8 @@ async def _settings(request: Request) -> GatewaySettings:
     return settings
 
 
-async def _project(
-    project: Annotated[str, Query(pattern=NAME, description="the project")] = "default",
-) -> str:
-    return project
-
-
 UsedEngine = Annotated[Engine, Depends(_engine)]
 Settings = Annotated[GatewaySettings, Depends(_settings)]
-Project = Annotated[str, Depends(_project)]
 IdempotencyKey = Annotated[
     str,
     Header(
@@ -141,11 +146,12 @@ class Router(APIRouter):
         prefix: str = "",
         dependencies: Sequence[params.Depends] = (),
         is_busy: bool = False,
+        route_class: type[APIRoute] = StrictRoute,
     ) -> None:
         super().__init__(
             prefix=prefix,
             tags=[noun],
-            route_class=StrictRoute,
+            route_class=route_class,
             responses=PROBLEMS,
             dependencies=dependencies,
         )
@@ -153,12 +159,12 @@ class Router(APIRouter):
 
 
 def api_router(noun: str, *, is_busy: bool = False) -> Router:
-    """Create a router of the API: routes take a project, and a viewer unless they have `Needs`."""
-    return Router(noun, prefix=API, dependencies=[Depends(_project)], is_busy=is_busy)
+    """Create a router of the API, whose routes declare what they need of their callers."""
+    return Router(noun, prefix=API, is_busy=is_busy)
 
 
 def open_router(noun: str, prefix: str = "") -> Router:
-    """Routes outside of the API. They need a credential too, unless `auth.OPEN` has them."""
+    """Create a router of routes outside of the API, which declare what they need all the same."""
     return Router(noun, prefix=prefix)
 
 

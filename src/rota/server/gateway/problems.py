@@ -35,6 +35,7 @@ STATUS: Mapping[str, int] = {
     "unsupported_media_type": 415,
     "invalid": 422,
     "too_many_logins": 429,
+    "too_many_files": 429,
     "internal": 500,
     "unavailable": 503,
 }

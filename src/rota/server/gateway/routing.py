@@ -5,10 +5,9 @@ No parameter is ignored, no JSON is guessed at; answers are structs of `rota.api
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
-from typing import Any, NoReturn, TypeVar, get_origin
+from typing import Any, TypeVar, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -25,6 +24,7 @@ from rota.api.answers import Answer, Problem
 from rota.domain import errors
 from rota.domain.errors import Invalid, did_you_mean, quoted
 from rota.domain.errors import Problem as Fault
+from rota.server.gateway.parsing import parse_json
 
 JSON = "application/json"
 REF = "#/components/schemas/{name}"
@@ -186,27 +186,3 @@ def _calls_inside(dependant: Dependant) -> Iterator[Callable[..., Any] | None]:
 class _StrictRequest(Request):
     async def json(self) -> Any:
         return parse_json(await self.body())
-
-
-def parse_json(body: bytes) -> Any:
-    """Parse JSON as RFC 8259 has it; raise ValueError if it is not.
-
-    Python by itself accepts repeated keys, `NaN`, and escapes that no text can hold.
-    """
-    text = body.decode()
-    value = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
-    # Half a character (a lone surrogate) can only come by an escape: no UTF-8 has one.
-    if "\\u" in text:
-        json.dumps(value, ensure_ascii=False).encode()
-    return value
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise json.JSONDecodeError("a key is there twice", "", 0)
-    return found
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise json.JSONDecodeError(f"{name} is not a number", "", 0)

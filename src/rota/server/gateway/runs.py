@@ -14,6 +14,7 @@ from rota.api import runs as api
 from rota.api.answers import Page
 from rota.api.events import Event
 from rota.api.why import Holder, NotReason, Obstacle, OrderOfService, Reserved, Why
+from rota.domain.access import ProjectSet
 from rota.domain.job import Job
 from rota.domain.run import Attempt, Run
 from rota.domain.spec import GREATEST_PRIORITY, LEAST_PRIORITY
@@ -22,15 +23,18 @@ from rota.operations import runs, why
 from rota.operations.carts import find_cart
 from rota.operations.engine import Engine
 from rota.operations.runs import hold, let_go, set_priority, trigger_batch
+from rota.operations.tenants import sight_of
 from rota.operations.why import Explanation, in_short, see_run, see_runs
 from rota.ports.records import RunQuery
-from rota.server.gateway.auth import API, Operator
-from rota.server.gateway.events import event_page
+from rota.server.gateway.auth import API, Asking, Listed, Operator, Resolver, Stopper, Viewer
+from rota.server.gateway.events import One, event_page
 from rota.server.gateway.filters import (
     MAX_INTEGER,
+    CreatedBy,
     Cursor,
     Limit,
     RunFilter,
+    creator_meant,
     decode_cursor,
     encode_cursor,
     page,
@@ -42,7 +46,6 @@ from rota.server.gateway.parameters import (
     NamedJob,
     NamedRun,
     PastJob,
-    Project,
     Settings,
     TimeText,
     UsedEngine,
@@ -55,6 +58,7 @@ from rota.server.gateway.parameters import (
     zone_given,
     zone_of,
 )
+from rota.server.gateway.proxies import link_to
 from rota.server.gateway.routing import fill
 
 MAX_BATCH = 10_000
@@ -134,7 +138,7 @@ def _worked_out(run: Run) -> dict[str, Any]:
         "waiting": in_short(run),
         "duration_seconds": _seconds(run.started_at, run.ended_at),
         "progress": None if run.progress is None else api.Progress(**run.progress),
-        "url": f"/runs/{run.id}",
+        "url": link_to(f"/runs/{run.id}"),
     }
 
 
@@ -188,7 +192,7 @@ def _order_answer(order: why.OrderOfService) -> OrderOfService:
 
 @job_router.get("/jobs/{job}/runs")
 async def list_history(
-    engine: UsedEngine, job: PastJob, limit: Limit = 100, cursor: Cursor = None
+    caller: Viewer, engine: UsedEngine, job: PastJob, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[api.Run]:
     """The runs of a job, newest first; also of one that was deleted."""
     before = decode_cursor("runs", cursor, MAX_INTEGER)
@@ -208,7 +212,7 @@ async def trigger_run(
     """Make a run of a job, now or at a time; 200 if the idempotency key was seen before."""
     options = await _trigger_options(engine, job, body or TriggerBody(), idempotency_key)
     run, is_repeat = await runs.trigger(engine, job, options, actor=actor.name)
-    response.headers["Location"] = f"{API}/runs/{run.id}"
+    response.headers["Location"] = link_to(f"{API}/runs/{run.id}")
     if is_repeat:
         response.status_code = 200
     return await run_answer(engine, run)
@@ -229,7 +233,7 @@ async def plan_run(
 ) -> api.PlannedRun:
     """The run that a trigger would make, or why it would make none; makes nothing."""
     options = await _trigger_options(engine, job, body or TriggerBody())
-    inputs = runs.require_triggerable(engine, job, options)
+    inputs = await runs.require_triggerable(engine, job, options)
     default = engine.specs.of(job).priority
     return api.PlannedRun(
         job=job.name,
@@ -259,8 +263,9 @@ async def trigger_runs(
 
 @router.get("/runs")
 async def list_runs(
+    project: Listed,
+    caller: Asking,
     engine: UsedEngine,
-    project: Project,
     where: Annotated[
         str, Query(max_length=2_000, description="such as `state:failed job:nightly-* since:6h`")
     ] = "",
@@ -272,6 +277,7 @@ async def list_runs(
     since: _Term = None,
     until: _Term = None,
     active: _Term = None,
+    created_by: CreatedBy = None,
     timezone: ZoneQuery = "UTC",
     limit: Limit = 100,
     cursor: Cursor = None,
@@ -291,15 +297,17 @@ async def list_runs(
     reading = looking_back(await engine.store.now(), zone_given(timezone))
     wanted = parse_filter(where, terms, reading)
     before = decode_cursor("runs", cursor, MAX_INTEGER)
+    creator = creator_meant(caller, project, created_by)
     if wanted.states is not None and not wanted.states:
         return Page(items=())
     if wanted.cart is not None:
         cart_named = await find_cart(engine, wanted.cart, project=project)
-        wanted = replace(wanted, cart=cart_named.id)
-    return await run_page(engine, _query(project, wanted, before), limit)
+        project, wanted = cart_named.project, replace(wanted, cart=cart_named.id)
+    query = replace(_query(project, wanted, before), created_by=creator)
+    return await run_page(engine, query, limit)
 
 
-def _query(project: str, wanted: RunFilter, before: int) -> RunQuery:
+def _query(project: ProjectSet, wanted: RunFilter, before: int) -> RunQuery:
     return RunQuery(
         project=project,
         job_like=wanted.job_like,
@@ -314,19 +322,23 @@ def _query(project: str, wanted: RunFilter, before: int) -> RunQuery:
 
 
 @router.get("/runs/{run}")
-async def show_run(engine: UsedEngine, run: NamedRun) -> api.RunDetail:
+async def show_run(caller: Viewer, engine: UsedEngine, run: NamedRun) -> api.RunDetail:
     """A run with its attempts."""
     return await run_detail(engine, run)
 
 
 @router.get("/runs/{run}/why")
-async def explain_run(engine: UsedEngine, run: NamedRun) -> Why:
-    """Where a run stands and what would move it on."""
-    return why_answer(await why.why(engine, run))
+async def explain_run(caller: Viewer, engine: UsedEngine, run: NamedRun) -> Why:
+    """Where a run stands and what would move it on.
+
+    Of other projects it tells how much of theirs goes first, and until when a worker is kept free.
+    """
+    return why_answer(await why.why(engine, run, await sight_of(engine, caller.projects)))
 
 
 @router.get("/runs/{run}/events")
 async def list_run_events(
+    caller: Viewer,
     engine: UsedEngine,
     settings: Settings,
     run: NamedRun,
@@ -334,13 +346,12 @@ async def list_run_events(
     cursor: Cursor = None,
 ) -> Page[Event]:
     """Events of a run, in order."""
-    return await event_page(
-        engine, settings, cursor=cursor, limit=limit, only=run.id, called=run.job
-    )
+    one = One(run.id, run.project, run.job)
+    return await event_page(engine, settings, one, cursor=cursor, limit=limit)
 
 
 @router.post("/runs/{run}:cancel")
-async def cancel_run(actor: Operator, engine: UsedEngine, run: NamedRun) -> api.Run:
+async def cancel_run(actor: Stopper, engine: UsedEngine, run: NamedRun) -> api.Run:
     """Cancel a run that waits, or ask one that is live to stop."""
     return await run_answer(engine, await runs.cancel(engine, run, actor=actor.name))
 
@@ -351,13 +362,13 @@ async def retry_run(
 ) -> api.Run:
     """A new run like one that has ended, with the same inputs."""
     new = await runs.retry(engine, run, actor=actor.name)
-    response.headers["Location"] = f"{API}/runs/{new.id}"
+    response.headers["Location"] = link_to(f"{API}/runs/{new.id}")
     return await run_answer(engine, new)
 
 
 @router.post("/runs/{run}:resolve")
 async def resolve_run(
-    actor: Operator, engine: UsedEngine, run: NamedRun, body: ResolveBody
+    actor: Resolver, engine: UsedEngine, run: NamedRun, body: ResolveBody
 ) -> api.Run:
     """Say what became of an UNKNOWN run."""
     state = _RESOLUTIONS[body.outcome]
@@ -366,7 +377,7 @@ async def resolve_run(
 
 
 @router.post("/runs/{run}:hold")
-async def hold_run(actor: Operator, engine: UsedEngine, run: NamedRun) -> api.Run:
+async def hold_run(actor: Stopper, engine: UsedEngine, run: NamedRun) -> api.Run:
     """Keep a run that waits from starting until it is released."""
     return await run_answer(engine, await hold(engine, run, actor=actor.name))
 

@@ -13,10 +13,12 @@ from rota.api.answers import Page
 from rota.domain.quantities import format_duration
 from rota.domain.resources import Vector, format_amount
 from rota.domain.shards import Server
+from rota.operations import credentials
 from rota.operations.engine import Engine
+from rota.operations.tenants import seen_sessions, seen_status, sight_of
 from rota.operations.workers import ClusterStatus, cluster_status
 from rota.ports.records import Session
-from rota.server.gateway.auth import Operator
+from rota.server.gateway.auth import InstallationAdmin, InstallationOperator, Member
 from rota.server.gateway.parameters import UsedEngine, api_router
 from rota.server.gateway.routing import fill
 
@@ -46,6 +48,8 @@ def _amounts(names: Iterable[str], amounts: Vector) -> dict[str, str]:
 def _worker_state(session: Session) -> str:
     if not session.alive:
         return "gone"
+    if session.barred:
+        return "revoked"
     if session.stopping:
         return "stopping"
     return "draining" if session.draining else "alive"
@@ -90,16 +94,23 @@ def _server_state(server: Server, now: datetime) -> str:
 
 @router.get("/workers")
 async def list_workers(
+    caller: Member,
     engine: UsedEngine,
     every: Annotated[bool, Query(alias="all", description="past sessions too")] = False,
 ) -> Page[api.Worker]:
-    """Workers that are alive, the newest first."""
-    sessions = await engine.store.sessions(alive_only=not every)
+    """Workers that are alive, the newest first.
+
+    Without a role in the installation, those of pools that your projects may use.
+    """
+    sight = await sight_of(engine, caller.projects)
+    sessions = seen_sessions(sight, await engine.store.sessions(alive_only=not every))
     return Page(items=tuple(map(worker_answer, sessions)))
 
 
 @router.post("/workers/{worker}/drain")
-async def drain_worker(actor: Operator, engine: UsedEngine, worker: WorkerName) -> Page[api.Worker]:
+async def drain_worker(
+    actor: InstallationOperator, engine: UsedEngine, worker: WorkerName
+) -> Page[api.Worker]:
     """Let a worker finish what it holds and give it nothing new, also after a restart."""
     await engine.store.drain_worker(worker, actor=actor.name)
     return await _presences(engine, worker)
@@ -107,10 +118,19 @@ async def drain_worker(actor: Operator, engine: UsedEngine, worker: WorkerName) 
 
 @router.post("/workers/{worker}/resume")
 async def resume_worker(
-    actor: Operator, engine: UsedEngine, worker: WorkerName
+    actor: InstallationOperator, engine: UsedEngine, worker: WorkerName
 ) -> Page[api.Worker]:
     """Give a drained worker work again."""
     await engine.store.undrain_worker(worker, actor=actor.name)
+    return await _presences(engine, worker)
+
+
+@router.post("/workers/{worker}/revoke")
+async def revoke_worker(
+    actor: InstallationAdmin, engine: UsedEngine, worker: WorkerName
+) -> Page[api.Worker]:
+    """End all credentials of a worker: it gets nothing more, and loses all with its lease."""
+    await credentials.revoke_worker(engine, worker, actor=actor.name)
     return await _presences(engine, worker)
 
 
@@ -120,13 +140,18 @@ async def _presences(engine: Engine, worker: str) -> Page[api.Worker]:
 
 
 @cluster_router.get("/cluster")
-async def show_cluster(engine: UsedEngine) -> api.Cluster:
-    """Servers that are alive, shards, schedules that are overdue, and what waits for workers."""
-    return cluster_answer(await cluster_status(engine))
+async def show_cluster(caller: Member, engine: UsedEngine) -> api.Cluster:
+    """Servers that are alive, shards, schedules that are overdue, and what waits for workers.
+
+    Without a role in the installation, only how late it is and what waits in pools with workers.
+    """
+    sight, served = await sight_of(engine, caller.projects), await engine.store.served_pools()
+    return cluster_answer(seen_status(sight, await cluster_status(engine), served))
 
 
 @cluster_router.get("/servers")
 async def list_servers(
+    caller: Member,
     engine: UsedEngine,
     every: Annotated[bool, Query(alias="all", description="those of the last day too")] = False,
 ) -> Page[api.Server]:
@@ -136,6 +161,6 @@ async def list_servers(
 
 
 @cluster_router.get("/shards")
-async def list_shards(engine: UsedEngine) -> Page[api.Shard]:
+async def list_shards(caller: Member, engine: UsedEngine) -> Page[api.Shard]:
     """Shards by number, with their owners and epochs."""
     return Page(items=tuple(fill(api.Shard, shard) for shard in await engine.store.shards()))

@@ -19,7 +19,7 @@ UPDATE run SET state = 'BLOCKED', blocked_on = short.key, reasons = short.reason
 FROM json_to_recordset(CAST(:runs AS TEXT)::json)
     AS short (seq bigint, key text, reasons text, eligible_at bigint)
 WHERE run.seq = short.seq AND coalesce(run.state, '') IN ('SCHEDULED', 'BLOCKED', 'QUEUED')
-RETURNING run.id, run.chain;
+RETURNING run.id, run.project, run.chain;
 
 -- name: key_waiters
 -- The first and the last of those who wait for a key, of each of its priorities.

@@ -20,16 +20,16 @@ SELECT key, pool, shape FROM waited;
 -- name: waiting_runs
 -- Runs that wait on this key, oldest first, found between two ends and sorted by both columns of their index: by
 -- age alone, PostgreSQL may go through all runs there ever were.
-SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, created_at,
-    keys, shape
+SELECT id, seq, project, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority,
+    created_at, keys, shape
 FROM run
 WHERE state = 'BLOCKED' AND blocked_on >= :key AND blocked_on <= :key AND seq > :after
 ORDER BY blocked_on, seq LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: waiting_triggered_runs
 -- The same, without those that a schedule asked for.
-SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority, created_at,
-    keys, shape
+SELECT id, seq, project, job_id, state, trigger, attempt, backfill, caught_up, cart, chain, pool, priority,
+    created_at, keys, shape
 FROM run
 WHERE state = 'BLOCKED' AND blocked_on >= :key AND blocked_on <= :key AND seq > :after AND trigger <> 'schedule'
 ORDER BY blocked_on, seq LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED;
@@ -38,7 +38,8 @@ ORDER BY blocked_on, seq LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED;
 -- Those of these jobs that have a run waiting for them or for its turn in a backfill of theirs. The first run that
 -- waits on a key is asked for, not whether there is one: for that PostgreSQL may read all that wait, or all runs.
 SELECT job.id, job.name, job.paused, job.paused_until, job.deleted_at, job.expected_seconds, job.created_at,
-    job_version.rules
+    job_version.rules,
+    (SELECT bounds FROM project WHERE project.name = job.project AND bounds <> '') AS bounds
 FROM job JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
 WHERE job.id = ANY(:ids) AND (
     (SELECT run.seq FROM run

@@ -15,6 +15,34 @@ WHERE seq > :after AND tick < pg_snapshot_xmin(pg_current_snapshot())::text::big
         WHERE named.value = ANY(:ids))
 ORDER BY seq LIMIT :limit;
 
+-- name: select_events_in
+-- Events of some projects past a position, or those of them that name one of these. Found between two ends and
+-- sorted by both columns of their index: it leads, however few projects there seem to be. Of each no more are read
+-- than are wanted, and of others none.
+SELECT mine.* FROM json_array_elements_text(CAST(:projects AS TEXT)::json) AS wanted (project)
+CROSS JOIN LATERAL (SELECT * FROM event
+    WHERE event.project >= wanted.project AND event.project <= wanted.project AND seq > :after
+        AND tick < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+        AND (:any_id = 1
+            OR EXISTS (SELECT 1 FROM json_array_elements_text(event.ids::json) AS named (value)
+                WHERE named.value = ANY(:ids)))
+    ORDER BY event.project, seq LIMIT :limit) AS mine
+ORDER BY mine.seq LIMIT :limit;
+
+-- name: first_of_latest_events_in
+-- The oldest of the latest so many events of some projects, or of those of them that name one of these.
+SELECT min(seq) AS seq FROM (
+    SELECT mine.seq FROM json_array_elements_text(CAST(:projects AS TEXT)::json) AS wanted (project)
+    CROSS JOIN LATERAL (SELECT seq FROM event
+        WHERE event.project >= wanted.project AND event.project <= wanted.project
+            AND tick < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+            AND (:any_id = 1
+                OR EXISTS (SELECT 1 FROM json_array_elements_text(event.ids::json) AS named (value)
+                    WHERE named.value = ANY(:ids)))
+        ORDER BY event.project DESC, seq DESC LIMIT :count) AS mine
+    ORDER BY mine.seq DESC LIMIT :count
+) AS latest;
+
 -- name: first_of_latest_events
 -- The oldest of the latest so many events, or of those that name one of these.
 SELECT min(seq) AS seq FROM (

@@ -24,4 +24,4 @@ WHERE seq = ANY(:seqs) AND coalesce(state, '') = 'BLOCKED';
 UPDATE run SET is_late = CASE WHEN coalesce(first_started_at, ended_at) <= late_at THEN 0 ELSE 1 END
 WHERE seq IN (SELECT seq FROM run WHERE late_at IS NOT NULL AND is_late IS NULL AND late_at < :now
     ORDER BY late_at LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED)
-RETURNING id, job, is_late;
+RETURNING id, project, job, is_late;

@@ -9,11 +9,12 @@ from datetime import timedelta
 
 import pytest
 
+from rota.domain.access import Role
 from rota.domain.ids import JobId, RunId, SessionId
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Overlap
 from rota.domain.states import RunState
-from rota.ports.records import NewToken, Role
+from rota.ports.records import NewToken
 from rota.store.postgres.connections import application_name
 from rota.store.postgres.driver import PostgresDriver, Prepared
 from rota.store.script import Rows, Script, Statement, Urgency, query

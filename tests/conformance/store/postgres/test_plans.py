@@ -44,8 +44,9 @@ BOUNDED = {
     "select_jobs",
     "select_runs",
 }
-# Asked only where a name is not found: deleted jobs have no index of their names.
-RARE = {"deleted_job"}
+# Asked where a name is not found (deleted jobs have no index of their names), by `rota doctor`, and
+# when a pool is given to projects: all jobs are looked at then.
+RARE = {"deleted_job", "orphaned_jobs", "rules_of_pool"}
 # They change many rows at once, each by its key; the small indexes would be read once for each, and
 # so would be all schedules that are due at the same time.
 BATCHES = (

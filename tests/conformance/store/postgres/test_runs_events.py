@@ -116,7 +116,7 @@ async def test_steps_of_a_run_are_in_order_though_their_transactions_began_in_an
     assert kinds(of_run) == ["run.queued", "run.claimed", "run.started", "run.finished"]
     assert kinds(await store.events(0, 100)) == kinds(of_run)
     assert len({event.seq for event in of_run}) == len(of_run)
-    assert (await store.counts()).last_event == of_run[-1].seq
+    assert await store.last_event() == of_run[-1].seq
 
 
 async def test_a_follower_is_told_nothing_before_the_step_it_builds_on(
@@ -125,7 +125,7 @@ async def test_a_follower_is_told_nothing_before_the_step_it_builds_on(
     job_id, worker = await scene.job(), await scene.worker()
     door, claiming = await doors.begin(lambda tx: claims.claim(tx, worker, 1))
     await scene.trigger(job_id)
-    position = (await store.counts()).last_event
+    position = await store.last_event()
 
     before = await store.events(position, 100)
     await doors.open(door)
@@ -141,7 +141,7 @@ async def test_a_follower_of_a_busy_store_misses_nothing_and_hears_each_event_on
 ) -> None:
     job_id = await scene.job(overlap=Overlap.ALLOW)
     workers = [await scene.worker(f"busy-{n}", slots=AT_ONCE) for n in range(WORKERS)]
-    position = (await store.counts()).last_event
+    position = await store.last_event()
     heard: list[Event] = []
 
     async def follow() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from jsonschema_rs import Draft202012Validator
 
+from rota.domain.access import Role
 from rota.domain.carts.definition import (
     Between,
     CartItem,
@@ -27,7 +28,6 @@ from rota.domain.jobfile.cart_fields import BETWEEN, CART, CARTS, FAILURES, ITEM
 from rota.domain.jobfile.carts import Referred, unknown_references
 from rota.domain.jobfile.text import At, Report
 from rota.domain.spec import Misfire, Schedule
-from rota.ports.records import Role
 from tests.unit.domain.jobfile.jobfiles import cart, errors_in, file_of, job, problems_in, read
 
 ROWS = [row for section in (CART, ITEM, ITEMS_FROM, FAILURES, BETWEEN) for row in section.fields]

@@ -38,7 +38,7 @@ class DisturbedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def cancels(self, session: SessionId) -> tuple[Fence, ...]:
+    async def cancels(self, session: SessionId) -> tuple[Fence, ...] | None:
         fences = await self._store.cancels(session)
         if session in self.before_cancels:
             await self.before_cancels[session]()

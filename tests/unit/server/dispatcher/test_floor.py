@@ -12,7 +12,16 @@ from rota.domain.ids import JobId, SessionId
 from rota.domain.spec import Delivery, Overlap
 from rota.domain.states import RunState
 from rota.operations.engine import Engine
-from rota.ports.work import Beat, Dispatch, Fence, ReportAnswer, Start, Welcome
+from rota.ports.work import (
+    Beat,
+    ChunkMeta,
+    Dispatch,
+    Fence,
+    OutputChunk,
+    ReportAnswer,
+    Start,
+    Welcome,
+)
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from testkit.builders import Scene, hello, outcome, reported
 
@@ -294,3 +303,37 @@ class TestDrainedWorker:
         undrained = await floor.beat(welcome.session, Beat())
 
         assert (drained.draining, undrained.draining) == (True, False)
+
+
+class TestForgedActs:
+    """A worker acts on attempts that another one has: refused, and in the history."""
+
+    @pytest.mark.parametrize("act", ["start", "report", "output"])
+    async def test_an_act_with_a_foreign_fence_is_refused_and_seen(
+        self, scene: Scene, floor: Floor, act: str
+    ) -> None:
+        await scene.trigger(await scene.job())
+        victim = await scene.worker("victim")
+        [work] = await scene.claim(victim)
+        thief = await floor.register(hello("thief"))
+
+        refused = await self.forge(floor, thief.session, act, work.fence)
+
+        event = (await scene.store.events(0, 100))[-1]
+        assert refused == (work.fence,)
+        assert (event.kind, event.actor, event.ids) == (
+            "worker.refused",
+            "thief",
+            (thief.session,),
+        )
+        assert (event.data["act"], event.data["attempts"]) == (act, [f"{work.run}/1"])
+
+    async def forge(self, floor: Floor, session: str, act: str, fence: Fence) -> tuple[Fence, ...]:
+        match act:
+            case "start":
+                return (await floor.start(session, [Start(fence.run, fence.number, 1)])).refused
+            case "report":
+                return (await floor.report(session, reported(outcome(fence, at=1)))).refused
+            case _:
+                chunk = OutputChunk(fence.run, fence.number, ChunkMeta(0, 0, 1, 1, 1, 1), b"")
+                return (await floor.output(session, [chunk])).refused

@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 
+from rota.domain.access import Role
 from rota.domain.ids import CartId
-from rota.ports.records import Role
 from tests.unit.server.gateway.served import Served, job
 
 NDJSON = {"Content-Type": "application/x-ndjson"}

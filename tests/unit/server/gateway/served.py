@@ -14,17 +14,20 @@ import httpx
 from fastapi import FastAPI
 
 from rota.blobs.files import open_files
+from rota.domain.access import Role
 from rota.domain.ids import SessionId, micros
+from rota.domain.key_ring import KeyRing
 from rota.domain.output import OutputRecorder, Stream
 from rota.operations import output, workers
-from rota.operations.engine import Engine
+from rota.operations.engine import Engine, Logins
 from rota.operations.tokens import create_token
-from rota.ports.records import Role
 from rota.ports.work import ChunkMeta, Hello, Outcome, OutputChunk, Start, Work
 from rota.queue.local import LocalIdleWorkers
 from rota.server.gateway.app import create_app
 from rota.server.gateway.parameters import GatewaySettings
+from rota.store.script import Ticker
 from testkit.builders import reported
+from testkit.identity import make_project
 from testkit.new_stores import local_queue, open_new_sqlite
 
 YAML = {"Content-Type": "application/yaml"}
@@ -55,10 +58,16 @@ class Served:
             self._by_role[role] = await self.browser(headers)
         return self._by_role[role]
 
-    async def browser(self, headers: dict[str, str] | None = None) -> httpx.AsyncClient:
-        """A caller that keeps its own cookies."""
-        transport = httpx.ASGITransport(app=self.app)
-        client = httpx.AsyncClient(transport=transport, base_url="http://rota", headers=headers)
+    async def browser(
+        self,
+        headers: dict[str, str] | None = None,
+        *,
+        peer: str = "127.0.0.1",
+        base_url: str = "http://rota",
+    ) -> httpx.AsyncClient:
+        """A caller that keeps its own cookies; `peer` is its address."""
+        transport = httpx.ASGITransport(app=self.app, client=(peer, 4711))
+        client = httpx.AsyncClient(transport=transport, base_url=base_url, headers=headers)
         return await self._clients.enter_async_context(client)
 
     async def get(self, path: str, role: Role | None = Role.ADMIN, **kwargs: Any) -> httpx.Response:
@@ -163,16 +172,30 @@ def _url(path: str) -> str:
 
 @asynccontextmanager
 async def serving_gateway(
-    folder: Path, settings: GatewaySettings | None = None
+    folder: Path,
+    settings: GatewaySettings | None = None,
+    *,
+    logins: Logins | None = None,
+    clock: Ticker | None = None,
+    key_ring: KeyRing | None = None,
 ) -> AsyncIterator[Served]:
     async with AsyncExitStack() as stack:
-        store = await open_new_sqlite(folder / "rota.db")
+        store = await open_new_sqlite(folder / "rota.db", clock=clock)
         stack.push_async_callback(store.close)
         blobs = await stack.enter_async_context(await open_files(folder / "blobs"))
-        engine = Engine(store, local_queue(store), blobs, LocalIdleWorkers())
+        engine = Engine(
+            store,
+            local_queue(store),
+            blobs,
+            LocalIdleWorkers(),
+            logins=logins or Logins(),
+            key_ring=key_ring,
+        )
+        await make_project(store, "other")
         secrets = {}
         for role in Role:
             _, secrets[role] = await create_token(store, name=role, role=role, actor="test")
         app = create_app(engine, settings or GatewaySettings())
+        stack.push_async_callback(app.state.parsing.close)
         clients = await stack.enter_async_context(AsyncExitStack())
         yield Served(engine, app, secrets, clients)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from rota.ports.records import Role
+from rota.domain.access import Role
 from tests.unit.server.gateway.served import Served
 
 _PATIENCE = 10.0

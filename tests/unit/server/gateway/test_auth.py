@@ -3,21 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, cast
 
 import httpx
 import pytest
+from anyio.lowlevel import checkpoint
 from fastapi.routing import APIRoute
+from starlette.routing import Mount
 
-from rota.domain.errors import Denied
-from rota.ports.records import Role
+from rota.domain.access import Role, Verb
+from rota.domain.errors import Denied, NotFound
+from rota.operations.engine import Engine
+from rota.ports.queue import CALLERS
 from rota.ports.store import Store
 from rota.server.gateway.app import api_routers
-from rota.server.gateway.auth import OPEN, TrustedTokens
-from rota.server.gateway.openapi import role_of
+from rota.server.gateway.auth import (
+    CANCELS,
+    EDITS,
+    MANAGES,
+    OPEN,
+    READS,
+    RESOLVES,
+    TRIGGERS,
+    Need,
+    TrustedTokens,
+    Where,
+    check_needs,
+    need_of,
+)
+from rota.server.gateway.parameters import Router
 from rota.server.gateway.routing import StrictRoute
+from rota.store.store import SqlStore
+from rota.store.transactions import tell_nobody
+from testkit.identity import disable, end_project, unbind
 from tests.unit.server.gateway.served import Served
 
 pytestmark = pytest.mark.anyio
@@ -27,51 +48,89 @@ ROUTES = [
 ]
 CALLS = [(method, route) for route in ROUTES for method in sorted(route.methods or ())]
 GUARDED = [(method, route) for method, route in CALLS if (method, route.path) not in OPEN]
-ROLES = {
-    "POST /api/v1/jobs:apply": Role.EDITOR,
-    "DELETE /api/v1/jobs/{job}": Role.EDITOR,
-    "POST /api/v1/jobs/{job}:enable": Role.EDITOR,
-    "POST /api/v1/jobs/{job}:disable": Role.EDITOR,
-    "POST /api/v1/submit_job": Role.EDITOR,
-    "PUT /api/v1/calendars/{calendar}": Role.EDITOR,
-    "DELETE /api/v1/calendars/{calendar}": Role.EDITOR,
-    "PUT /api/v1/limits/{name}": Role.EDITOR,
-    "DELETE /api/v1/limits/{name}": Role.EDITOR,
-    "PUT /api/v1/resources/{name}": Role.EDITOR,
-    "DELETE /api/v1/resources/{name}": Role.EDITOR,
-    "POST /api/v1/jobs/{job}:pause": Role.OPERATOR,
-    "POST /api/v1/jobs/{job}:resume": Role.OPERATOR,
-    "POST /api/v1/jobs/{job}:skip": Role.OPERATOR,
-    "POST /api/v1/jobs/{job}:backfill": Role.OPERATOR,
-    "POST /api/v1/jobs/{job}/runs": Role.OPERATOR,
-    "POST /api/v1/jobs/{job}/runs:batch": Role.OPERATOR,
-    "POST /api/v1/jobs/{job}/runs:plan": Role.OPERATOR,
-    "POST /api/v1/runs/{run}:cancel": Role.OPERATOR,
-    "POST /api/v1/runs/{run}:retry": Role.OPERATOR,
-    "POST /api/v1/runs/{run}:resolve": Role.OPERATOR,
-    "POST /api/v1/runs/{run}:hold": Role.OPERATOR,
-    "POST /api/v1/runs/{run}:release": Role.OPERATOR,
-    "POST /api/v1/runs/{run}:reprioritise": Role.OPERATOR,
-    "POST /api/v1/carts": Role.OPERATOR,
-    "PATCH /api/v1/carts/{cart}": Role.OPERATOR,
-    "POST /api/v1/carts/{cart}:pause": Role.OPERATOR,
-    "POST /api/v1/carts/{cart}:resume": Role.OPERATOR,
-    "POST /api/v1/carts/{cart}:cancel": Role.OPERATOR,
-    "POST /api/v1/carts/{cart}:approve": Role.OPERATOR,
-    "POST /api/v1/carts/{cart}:retry": Role.OPERATOR,
-    "POST /api/v1/carts/{cart}:rollback": Role.OPERATOR,
-    "DELETE /api/v1/cart-templates/{template}": Role.EDITOR,
-    "POST /api/v1/workers/{worker}/drain": Role.OPERATOR,
-    "POST /api/v1/workers/{worker}/resume": Role.OPERATOR,
-    "PUT /api/v1/quota": Role.ADMIN,
-    "DELETE /api/v1/quota": Role.ADMIN,
-    "PUT /api/v1/shares/{share}": Role.ADMIN,
-    "GET /api/v1/worker_tokens": Role.ADMIN,
-    "POST /api/v1/worker_tokens": Role.ADMIN,
-    "DELETE /api/v1/worker_tokens/{token_id}": Role.ADMIN,
-    "GET /api/v1/tokens": Role.ADMIN,
-    "POST /api/v1/tokens": Role.ADMIN,
-    "DELETE /api/v1/tokens/{token_id}": Role.ADMIN,
+NOWHERE = Need(where=Where.NOWHERE)
+OWNS = Need(Role.ADMIN, None, Where.INSTALLATION)
+SOMEWHERE = Need(Role.VIEWER, Verb.READ, Where.SOMEWHERE)
+NEEDS = {  # all others are read by viewers of the project
+    "POST /api/v1/jobs:apply": EDITS,
+    "DELETE /api/v1/jobs/{job}": EDITS,
+    "POST /api/v1/jobs/{job}:enable": EDITS,
+    "POST /api/v1/jobs/{job}:disable": EDITS,
+    "POST /api/v1/submit_job": EDITS,
+    "PUT /api/v1/calendars/{calendar}": EDITS,
+    "DELETE /api/v1/calendars/{calendar}": EDITS,
+    "PUT /api/v1/limits/{name}": EDITS,
+    "DELETE /api/v1/limits/{name}": EDITS,
+    "PUT /api/v1/resources/{name}": EDITS,
+    "DELETE /api/v1/resources/{name}": EDITS,
+    "POST /api/v1/jobs/{job}:pause": CANCELS,
+    "POST /api/v1/jobs/{job}:resume": TRIGGERS,
+    "POST /api/v1/jobs/{job}:skip": CANCELS,
+    "POST /api/v1/jobs/{job}:backfill": TRIGGERS,
+    "POST /api/v1/jobs/{job}/runs": TRIGGERS,
+    "POST /api/v1/jobs/{job}/runs:batch": TRIGGERS,
+    "POST /api/v1/jobs/{job}/runs:plan": TRIGGERS,
+    "POST /api/v1/runs/{run}:cancel": CANCELS,
+    "POST /api/v1/runs/{run}:retry": TRIGGERS,
+    "POST /api/v1/runs/{run}:resolve": RESOLVES,
+    "POST /api/v1/runs/{run}:hold": CANCELS,
+    "POST /api/v1/runs/{run}:release": TRIGGERS,
+    "POST /api/v1/runs/{run}:reprioritise": TRIGGERS,
+    "POST /api/v1/carts": TRIGGERS,
+    "PATCH /api/v1/carts/{cart}": TRIGGERS,
+    "POST /api/v1/carts/{cart}:pause": CANCELS,
+    "POST /api/v1/carts/{cart}:resume": TRIGGERS,
+    "POST /api/v1/carts/{cart}:cancel": CANCELS,
+    "POST /api/v1/carts/{cart}:approve": TRIGGERS,
+    "POST /api/v1/carts/{cart}:retry": TRIGGERS,
+    "POST /api/v1/carts/{cart}:rollback": TRIGGERS,
+    "DELETE /api/v1/cart-templates/{template}": EDITS,
+    "POST /api/v1/workers/{worker}/drain": Need(Role.OPERATOR, None, Where.INSTALLATION),
+    "POST /api/v1/workers/{worker}/resume": Need(Role.OPERATOR, None, Where.INSTALLATION),
+    "POST /api/v1/workers/{worker}/revoke": OWNS,
+    "PUT /api/v1/quota": Need(Role.ADMIN, None, Where.INSTALLATION),
+    "DELETE /api/v1/quota": Need(Role.ADMIN, None, Where.INSTALLATION),
+    "PUT /api/v1/shares/{share}": Need(Role.ADMIN, None, Where.INSTALLATION),
+    "GET /api/v1/worker_tokens": Need(Role.ADMIN, None, Where.INSTALLATION),
+    "POST /api/v1/worker_tokens": Need(Role.ADMIN, None, Where.INSTALLATION),
+    "DELETE /api/v1/worker_tokens/{token_id}": Need(Role.ADMIN, None, Where.INSTALLATION),
+    "GET /api/v1/join_tokens": OWNS,
+    "POST /api/v1/join_tokens": OWNS,
+    "DELETE /api/v1/join_tokens/{token_id}": OWNS,
+    "GET /api/v1/tokens": MANAGES,
+    "POST /api/v1/tokens": MANAGES,
+    "DELETE /api/v1/tokens/{token_id}": MANAGES,
+    "GET /api/v1/workers": SOMEWHERE,
+    "GET /api/v1/cluster": SOMEWHERE,
+    "GET /api/v1/servers": SOMEWHERE,
+    "GET /api/v1/shards": SOMEWHERE,
+    "GET /api/v1/shares": SOMEWHERE,
+    "GET /api/v1/schema": NOWHERE,
+    "GET /api/v1/openapi.json": NOWHERE,
+    "GET /api/v1/docs": NOWHERE,
+    "GET /runs/{run}": NOWHERE,
+    "GET /carts/{cart}": NOWHERE,
+    "POST /api/v1/jobs:validate": NOWHERE,
+    "POST /api/v1/logout": NOWHERE,
+    "GET /api/v1/whoami": NOWHERE,
+    "GET /metrics": Need(Role.VIEWER, Verb.METRICS, Where.INSTALLATION),
+    "GET /api/v1/projects": NOWHERE,
+    "POST /api/v1/projects": OWNS,
+    "PATCH /api/v1/projects/{name}": OWNS,
+    "DELETE /api/v1/projects/{name}": OWNS,
+    "GET /api/v1/pools": SOMEWHERE,
+    "GET /api/v1/pools/{name}": SOMEWHERE,
+    "PUT /api/v1/pools/{name}": OWNS,
+    "GET /api/v1/projects/{name}/roles": MANAGES,
+    "PUT /api/v1/projects/{name}/roles/{principal}": MANAGES,
+    "DELETE /api/v1/projects/{name}/roles/{principal}": MANAGES,
+    "GET /api/v1/roles": OWNS,
+    "PUT /api/v1/roles/{principal}": OWNS,
+    "DELETE /api/v1/roles/{principal}": OWNS,
+    "GET /api/v1/principals": OWNS,
+    "POST /api/v1/principals/{handle}:disable": OWNS,
+    "POST /api/v1/principals/{handle}:enable": OWNS,
+    "GET /api/v1/advice": OWNS,
 }
 HARMLESS_POSTS = {
     "POST /api/v1/jobs:validate",
@@ -89,7 +148,7 @@ async def asked(client: httpx.AsyncClient, call: tuple[str, APIRoute]) -> httpx.
     """What the call is answered when it names things that do not exist."""
     method, route = call
     names = ("job", "run", "cart", "template", "calendar", "worker", "token_id", "name", "share")
-    path = route.path_format.format(**dict.fromkeys(names, "nothing"))
+    path = route.path_format.format(**dict.fromkeys((*names, "principal", "handle"), "nothing"))
     return await client.request(method, path)
 
 
@@ -109,39 +168,50 @@ async def test_nobody_unknown_gets_past(served: Served) -> None:
     )
 
 
-def test_every_route_needs_its_role() -> None:
-    needed = {name_of(call): role_of(*call) for call in GUARDED}
+def test_every_route_needs_what_it_shall() -> None:
+    needed = {name_of(call): need_of(*call) for call in GUARDED}
 
-    assert needed == {name: ROLES.get(name, Role.VIEWER) for name in needed}
+    assert needed == {name: NEEDS.get(name, READS) for name in needed}
+    assert NEEDS.keys() <= needed.keys()
 
 
-@pytest.mark.parametrize("role", list(Role)[:-1])
-async def test_whoever_has_not_the_role_is_refused(served: Served, role: Role) -> None:
-    client = await served.client(role)
-    allowed = set(list(Role)[: list(Role).index(role) + 1])
-    finite = [call for call in GUARDED if not call[1].path.endswith("/events/stream")]
+def test_an_app_with_a_route_that_declares_nothing_does_not_start() -> None:
+    router = Router("gaps", prefix="/api/v1")
 
-    codes = {name_of(call): (await asked(client, call)).status_code for call in finite}
+    @router.get("/gaps")
+    async def forgotten() -> None: ...
 
-    refused = {name for name, code in codes.items() if code == 403}
-    assert refused == {name for name, needed in ROLES.items() if needed not in allowed}
-    assert 401 not in codes.values()
+    with pytest.raises(LookupError, match=r"GET /api/v1/gaps does not declare"):
+        check_needs(router.routes)
+
+
+def test_an_app_with_a_route_that_cannot_declare_anything_does_not_start() -> None:
+    with pytest.raises(LookupError, match="no route that can declare"):
+        check_needs([Mount("/static", routes=[])])
 
 
 def test_everything_that_changes_something_needs_more_than_a_viewer() -> None:
     changes = {name_of(call) for call in GUARDED if call[0] != "GET"}
 
-    assert changes - HARMLESS_POSTS <= ROLES.keys()
+    assert changes - HARMLESS_POSTS <= NEEDS.keys()
 
 
 def test_only_these_are_open() -> None:
     open_calls = {name_of(call) for call in CALLS} - {name_of(call) for call in GUARDED}
 
-    assert open_calls == {"GET /livez", "GET /readyz", "GET /login", "POST /api/v1/login"}
+    assert open_calls == {
+        *("GET /livez", "GET /readyz", "GET /style.css"),
+        *("GET /", "GET /login", "GET /logged-out", "POST /logout"),
+        *("GET /auth/login", "GET /auth/callback", "POST /auth/backchannel"),
+        *("GET /device", "POST /device", "POST /auth/device", "POST /auth/device/token"),
+        "POST /api/v1/login",
+    }
 
 
 def test_every_route_refuses_unknown_parameters() -> None:
-    assert all(isinstance(route, StrictRoute) for route in ROUTES)
+    lenient = [route.path for route in ROUTES if not isinstance(route, StrictRoute)]
+
+    assert lenient == ["/auth/callback"]  # providers add what they like
 
 
 @pytest.mark.parametrize(
@@ -164,7 +234,7 @@ def test_every_route_refuses_unknown_parameters() -> None:
 async def test_tricks_with_paths_open_nothing(served: Served, path: str) -> None:
     client = await served.client(None)
 
-    answer = await client.get(path)
+    answer = await client.get(f"http://rota{path}")
 
     assert answer.status_code == 401
 
@@ -223,6 +293,57 @@ async def test_a_secret_is_trusted_only_for_a_moment(served: Served) -> None:
         await tokens.caller(secret)
 
 
+class CountedLooks:
+    """A store that counts how often it is asked for a token."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.looks = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def token_by_digest(self, digest: str) -> Any:
+        self.looks += 1
+        return await self._store.token_by_digest(digest)
+
+
+def counted(served: Served) -> tuple[CountedLooks, TrustedTokens]:
+    store = CountedLooks(served.engine.store)
+    engine = replace(served.engine, store=cast("Store", store))
+    return store, TrustedTokens(engine, timedelta(seconds=1), lambda: 0.0)
+
+
+@pytest.mark.parametrize("wrong", ["nonsense", "rotat_" + "x" * 38, "rota_" + "x" * 31])
+async def test_what_cannot_be_a_token_is_refused_without_asking_the_store(
+    served: Served, wrong: str
+) -> None:
+    store, tokens = counted(served)
+
+    with pytest.raises(Denied):
+        await tokens.caller(wrong)
+
+    assert store.looks == 0
+
+
+async def test_many_secrets_displace_only_those_not_shown_for_longest(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.server.gateway.auth._MAX_TRUSTED", 2)
+    store, tokens = counted(served)
+    viewer, operator, admin = (
+        served.secrets[role] for role in (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
+    )
+    for secret in (viewer, operator, viewer, admin):
+        await tokens.caller(secret)
+    assert store.looks == 3
+
+    await tokens.caller(viewer)
+    assert store.looks == 3
+    await tokens.caller(operator)
+    assert store.looks == 4
+
+
 class SlowAnswers:
     """A store that looks a token up at once, and takes its time to answer."""
 
@@ -260,3 +381,66 @@ async def test_a_token_that_is_revoked_while_it_is_looked_up_is_not_trusted_afte
     assert look.result().token_id == token.id  # it was valid when the store was asked
     with pytest.raises(Denied):
         await tokens.caller(secret)
+
+
+class AttentiveTokens(TrustedTokens):
+    """Tokens that another server on the same store trusts, for as long as the test lasts."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine, timedelta(hours=1), lambda: 0.0)
+        self._has_forgotten = asyncio.Event()
+
+    def forget(self) -> None:
+        super().forget()
+        self._has_forgotten.set()
+
+    async def forgot(self) -> None:
+        async with asyncio.timeout(10):
+            await self._has_forgotten.wait()
+
+
+class TestOtherServers:
+    """A server trusts for a moment; what another one changes, it learns at once."""
+
+    @pytest.fixture
+    async def tokens(self, served: Served) -> AsyncIterator[AttentiveTokens]:
+        store = served.engine.store
+        assert isinstance(store, SqlStore)
+        trusted = AttentiveTokens(replace(served.engine, store=store.shared_with(tell_nobody)))
+        async with asyncio.TaskGroup() as group:
+            listening = group.create_task(trusted.run())
+            while not served.engine.queue.watched(CALLERS):
+                await checkpoint()
+            yield trusted
+            listening.cancel()
+
+    @pytest.mark.parametrize("way", ["revoked", "disabled", "unbound"])
+    async def test_rights_that_were_taken_elsewhere_are_gone(
+        self, served: Served, tokens: AttentiveTokens, way: str
+    ) -> None:
+        secret = served.secrets[Role.VIEWER]
+        caller = await tokens.caller(secret)
+        caller.require(Role.VIEWER, "other", Verb.READ)
+
+        if way == "revoked":
+            await served.delete(f"tokens/{caller.token_id}")
+        elif way == "disabled":
+            await disable(served.engine.store, caller.name)
+        else:
+            await unbind(served.engine.store, caller.name)
+        await tokens.forgot()
+
+        with pytest.raises(NotFound if way == "unbound" else Denied):
+            (await tokens.caller(secret)).require(Role.VIEWER, "other", Verb.READ)
+
+    async def test_a_project_that_was_deleted_elsewhere_is_gone(
+        self, served: Served, tokens: AttentiveTokens
+    ) -> None:
+        caller = await tokens.caller(served.secrets[Role.VIEWER])
+        await tokens.require_project(caller, "other")
+
+        await end_project(served.engine.store, "other")
+        await tokens.forgot()
+
+        with pytest.raises(NotFound):
+            await tokens.require_project(caller, "other")

@@ -6,9 +6,10 @@ from typing import Any
 import httpx
 import pytest
 
+from rota.domain.access import Role
 from rota.domain.ids import JobId
 from rota.domain.states import RunState
-from rota.ports.records import Answered, JobQuery, Role, ScheduleMove
+from rota.ports.records import Answered, JobQuery, ScheduleMove
 from tests.unit.server.gateway.served import Served, job
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
+from rota.domain.access import Role
 from rota.domain.calendars import Calendar, Holidays, blackout
-from rota.ports.records import NewCalendar, Role
+from rota.ports.records import NewCalendar
 from tests.unit.server.gateway.served import YAML, Served, job
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.ports.records import Role
+from rota.domain.access import Role
 from tests.unit.server.gateway.cart_scenes import CartScene, faults, item, refusal
 from tests.unit.server.gateway.served import Served
 

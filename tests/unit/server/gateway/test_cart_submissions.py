@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rota.ports.records import Role
+from rota.domain.access import Role
 from rota.server.gateway.cart_submissions import numbered_lines
 from rota.server.gateway.parameters import GatewaySettings
 from tests.unit.server.gateway.cart_scenes import (

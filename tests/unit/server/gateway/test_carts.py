@@ -9,7 +9,7 @@ from datetime import datetime
 import pytest
 
 from rota.api.carts import Cells
-from rota.ports.records import Role
+from rota.domain.access import Role
 from rota.server.gateway import carts as routes
 from rota.server.gateway import metrics
 from rota.server.gateway.carts import cells_answer

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
+from rota.domain.access import Role
 from rota.ports.carts import ItemQuery
-from rota.ports.records import Role
 from rota.server.gateway.parameters import GatewaySettings
 from tests.unit.server.gateway.cart_scenes import CartScene
 from tests.unit.server.gateway.served import YAML, Served, job, serving_gateway

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from rota.domain.access import Role
 from rota.ports.queue import EVENTS
-from rota.ports.records import Role
 from rota.server.gateway import events
 from tests.unit.server.gateway.served import Served, job
 from tests.unit.server.gateway.streaming import streaming
@@ -38,6 +38,8 @@ async def test_events_are_cloud_events_in_order(served: Served) -> None:
 
 async def test_events_are_listed_in_parts(served: Served) -> None:
     await served.apply(job())
+    for _ in range(3):
+        await served.trigger()
     every = (await served.get("events")).json()["items"]
 
     first = (await served.get("events", params={"limit": "2"})).json()
@@ -93,6 +95,7 @@ async def test_a_stream_ends_when_its_token_is_revoked(
 
 
 async def test_nobody_listens_once_a_caller_has_left(served: Served) -> None:
+    await served.apply(job())
     async with streaming(served, "events/stream", after=0) as stream:
         await stream.event()
         assert served.engine.queue.watched(EVENTS)

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from rota.domain.access import Role
 from rota.domain.lateness import Congestion
-from rota.ports.records import JobQuery, NewJob, Role
+from rota.ports.records import JobQuery, NewJob
 from rota.server.gateway.jobs import job_answer
 from testkit.builders import new_job
 from tests.unit.server.gateway.served import YAML, Served, job, job_file

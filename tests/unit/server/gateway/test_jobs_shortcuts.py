@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.ports.records import Role
+from rota.domain.access import Role
 from tests.unit.server.gateway.served import YAML, Served, job, job_file
 
 pytestmark = pytest.mark.anyio

@@ -6,9 +6,10 @@ from typing import Any
 import httpx
 import pytest
 
+from rota.domain.access import Role
 from rota.domain.ids import micros
 from rota.domain.keys import Bucket, KeyState, Rate
-from rota.ports.records import KeyUse, Role
+from rota.ports.records import KeyUse
 from rota.server.gateway.limits import _bucket_answer
 from testkit.clock import START
 from tests.unit.server.gateway.served import YAML, Served, job, job_file

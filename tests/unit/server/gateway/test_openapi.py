@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rota.ports.records import Role
+from rota.domain.access import Role
 from tests.unit.server.gateway.served import Served
 from tools.generate_docs import OPENAPI, openapi
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from rota.domain.access import Role
 from rota.domain.errors import Unavailable
-from rota.ports.records import Role
 from rota.server.gateway import metrics
 from rota.server.gateway.app import create_app
 from rota.server.gateway.pages import Readiness

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import structlog
 
+from rota.domain.access import Role
 from rota.domain.errors import (
     Conflict,
     Denied,
@@ -12,9 +13,9 @@ from rota.domain.errors import (
     StaleTransition,
     Unavailable,
 )
-from rota.ports.records import Role
+from rota.operations.tokens import create_login_link_secret
+from rota.server.gateway.parsing import parse_json
 from rota.server.gateway.problems import answer, status_of
-from rota.server.gateway.routing import parse_json
 from tests.unit.server.gateway.served import YAML, Served, job, job_file
 
 pytestmark = pytest.mark.anyio
@@ -215,11 +216,12 @@ async def test_a_store_that_is_away_is_a_503(
 async def test_every_request_is_one_line_without_secrets(served: Served) -> None:
     await served.apply(job("hidden-name"))
     secret = served.secrets[Role.VIEWER]
+    link = await create_login_link_secret(served.engine.store, actor="up")
 
     with structlog.testing.capture_logs() as lines:
         await served.get("jobs/hidden-name", Role.VIEWER)
         await served.post("login", None, json={"secret": secret})
-        await (await served.browser()).get("/login", params={"token": secret})
+        await (await served.browser()).get("/login", params={"token": link})
 
     assert [(line["method"], line["route"], line["status"]) for line in lines] == [
         ("GET", "/api/v1/jobs/{job}", 200),
@@ -229,6 +231,7 @@ async def test_every_request_is_one_line_without_secrets(served: Served) -> None
     assert lines[0]["caller"] == "viewer"
     assert lines[0]["ms"] > 0
     assert secret not in str(lines)
+    assert link not in str(lines)
     assert "hidden-name" not in str(lines)
 
 

@@ -3,15 +3,20 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
-from rota.domain.errors import Unavailable
-from rota.operations.tokens import authenticate_worker, create_login_link_secret
-from rota.ports.records import Role
+from rota.domain.access import Role
+from rota.domain.errors import Denied, Unavailable
+from rota.operations.credentials import Credentials
+from rota.operations.tokens import authenticate_worker, create_login_link_secret, digest
+from rota.ports.records import NewToken
+from rota.ports.work import JoinWish
+from rota.server.gateway.auth import WrongSecrets
 from rota.server.gateway.parameters import GatewaySettings
-from rota.server.gateway.tokens import FailedLogins
+from testkit.identity import disable
 from tests.unit.server.gateway.served import Served, serving_gateway
 
 pytestmark = pytest.mark.anyio
@@ -72,6 +77,214 @@ async def test_a_wrong_token_is_not_made(served: Served, change: dict[str, objec
     assert len((await served.get("tokens")).json()["items"]) == len(Role)
 
 
+class TestJoinTokens:
+    async def test_new_one_is_for_one_worker_within_an_hour_unless_it_is_said(
+        self, served: Served
+    ) -> None:
+        made = (await served.post("join_tokens", json={})).json()
+        body = {"pool": "fra", "uses": 7, "expires_in": "1d"}
+        other = (await served.post("join_tokens", json=body)).json()
+
+        listed = await served.get("join_tokens")
+        shown = {each["id"]: each for each in listed.json()["items"]}
+        assert made["secret"].startswith("rotaj_")
+        assert made["secret"] not in listed.text
+        facts = [(shown[it["id"]]["pool"], shown[it["id"]]["uses_left"]) for it in (made, other)]
+        assert facts == [(None, 1), ("fra", 7)]
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            {"uses": 0},
+            {"uses": 10_001},
+            {"expires_in": "31d"},
+            {"expires_in": "0s"},
+            {"pool": "a b"},
+        ],
+    )
+    async def test_a_wrong_one_is_not_made(self, served: Served, body: dict[str, object]) -> None:
+        answer = await served.post("join_tokens", json=body)
+
+        assert answer.status_code in (400, 422)
+        assert (await served.get("join_tokens")).json()["items"] == []
+
+    async def test_it_opens_nothing_by_itself(self, served: Served) -> None:
+        made = (await served.post("join_tokens", json={})).json()
+
+        caller = await served.browser({"Authorization": f"Bearer {made['secret']}"})
+
+        assert (await caller.get("/api/v1/whoami")).status_code == 401
+
+    async def test_revoked_one_is_worthless(self, served: Served) -> None:
+        made = (await served.post("join_tokens", json={})).json()
+
+        assert (await served.delete(f"join_tokens/{made['id']}")).status_code == 204
+
+        with pytest.raises(Denied):
+            await Credentials(served.engine).join(made["secret"], JoinWish("w1", "default"))
+
+    async def test_a_worker_is_revoked_by_its_name(self, served: Served) -> None:
+        made = (await served.post("join_tokens", json={})).json()
+        desk = Credentials(served.engine)
+        credential = await desk.join(made["secret"], JoinWish("w1", "default"))
+
+        first = await served.post("workers/w1/revoke")
+        second = await served.post("workers/w1/revoke")
+
+        assert (first.status_code, second.status_code) == (200, 404)
+        with pytest.raises(Denied):
+            await desk.authenticate(credential.token)
+
+
+class TestScopes:
+    """Tokens for a project, for the installation, and for some verbs only."""
+
+    async def make(self, served: Served, secret: str | None = None, **body: Any) -> httpx.Response:
+        """Ask for a token, with this secret or as an installation admin."""
+        client = await served.browser(
+            {"Authorization": f"Bearer {secret or served.secrets[Role.ADMIN]}"}
+        )
+        params = {"project": body.pop("project", "default")}
+        asked = {"name": "ci", "role": "admin", **body}
+        return await client.post("/api/v1/tokens", params=params, json=asked)
+
+    async def secret(self, served: Served, **body: Any) -> str:
+        made = await self.make(served, **body)
+        assert made.status_code == 201, made.text
+        return str(made.json()["secret"])
+
+    async def whoami(self, served: Served, secret: str) -> dict[str, Any]:
+        client = await served.browser({"Authorization": f"Bearer {secret}"})
+        return dict((await client.get("/api/v1/whoami")).json())
+
+    async def test_a_token_is_for_one_project_unless_it_is_for_the_installation(
+        self, served: Served
+    ) -> None:
+        one = await self.whoami(served, await self.secret(served, name="one", project="other"))
+        every = await self.whoami(
+            served, await self.secret(served, name="every", installation=True)
+        )
+
+        assert (one["name"], one["kind"], one["roles"], one["project"]) == (
+            "one",
+            "service",
+            {"other": "admin"},
+            "other",
+        )
+        assert (every["roles"], every["project"], every["verbs"]) == ({"*": "admin"}, None, None)
+
+    async def test_a_token_says_what_it_is_narrowed_to_and_until_when(self, served: Served) -> None:
+        made = await self.make(served, role="operator", verbs=["trigger", "read"], expires_in="1d")
+
+        shown = await self.whoami(served, made.json()["secret"])
+        [listed] = [
+            each
+            for each in (await served.get("tokens")).json()["items"]
+            if each["id"] == made.json()["id"]
+        ]
+
+        assert shown["verbs"] == listed["verbs"] == made.json()["verbs"] == ["read", "trigger"]
+        assert shown["expires_at"] == listed["expires_at"] is not None
+        assert made.json()["secret"].startswith(listed["shown"])
+        assert len(listed["shown"]) < 20
+        assert listed["last_used_at"] is not None
+
+    @pytest.mark.parametrize(
+        "wanted",
+        [
+            {"project": "default"},
+            {"installation": True},
+            {"project": "other", "installation": True},
+        ],
+    )
+    async def test_an_admin_of_a_project_makes_tokens_for_no_other(
+        self, served: Served, wanted: dict[str, Any]
+    ) -> None:
+        secret = await self.secret(served, name="boss", project="other")
+
+        refused = await self.make(served, secret, name="more", **wanted)
+
+        assert refused.json()["code"] in {"project_not_found", "forbidden"}
+        assert (await self.make(served, secret, name="own", project="other")).status_code == 201
+
+    @pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR, Role.EDITOR])
+    async def test_whoever_is_no_admin_makes_none_at_all(self, served: Served, role: Role) -> None:
+        secret = await self.secret(served, name="lesser", project="other", role=role)
+
+        refused = await self.make(served, secret, name="x", project="other", role="viewer")
+
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+
+    async def test_a_narrowed_admin_makes_none(self, served: Served) -> None:
+        secret = await self.secret(served, name="narrow", project="other", verbs=["read", "apply"])
+
+        refused = await self.make(served, secret, name="x", project="other", role="viewer")
+
+        assert refused.status_code == 403
+
+    async def test_an_admin_of_a_project_sees_and_ends_its_tokens_only(
+        self, served: Served
+    ) -> None:
+        secret = await self.secret(served, name="boss", project="other")
+        foreign = (await self.make(served, name="foreign")).json()
+        own = (await self.make(served, name="own", project="other")).json()
+        client = await served.browser({"Authorization": f"Bearer {secret}"})
+
+        listed = (await client.get("/api/v1/tokens")).json()["items"]
+        refused = await client.delete(f"/api/v1/tokens/{foreign['id']}")
+        unknown = await client.delete("/api/v1/tokens/t_nothing")
+        ended = await client.delete(f"/api/v1/tokens/{own['id']}")
+
+        assert {each["name"] for each in listed} == {"boss", "own"}
+        assert refused.status_code == unknown.status_code == 404
+        assert refused.json()["code"] == unknown.json()["code"] == "token_not_found"
+        assert ended.status_code == 204
+
+    async def test_a_name_of_another_project_is_taken(self, served: Served) -> None:
+        await self.secret(served, name="ci", project="default")
+        secret = await self.secret(served, name="boss", project="other")
+
+        refused = await self.make(served, secret, name="ci", project="other", role="viewer")
+
+        assert (refused.status_code, refused.json()["code"]) == (409, "name_taken")
+
+    async def test_a_second_token_of_a_name_rotates_the_first(self, served: Served) -> None:
+        first = (await self.make(served, role="viewer")).json()
+
+        second = await self.secret(served, role="editor")
+        await served.delete(f"tokens/{first['id']}")
+
+        assert (await self.whoami(served, second))["roles"] == {"default": "editor"}
+
+    async def test_a_session_has_the_rights_of_the_token_that_opened_it(
+        self, served: Served
+    ) -> None:
+        secret = await self.secret(
+            served, project="other", role="operator", verbs=["read", "trigger"]
+        )
+        browser = await served.browser()
+
+        opened = await browser.post("/api/v1/login", json={"secret": secret})
+
+        mine = (await browser.get("/api/v1/whoami")).json()
+        assert mine["roles"] == opened.json()["roles"] == {"other": "operator"}
+        assert (mine["project"], mine["verbs"]) == ("other", ["read", "trigger"])
+        assert (await browser.get("/api/v1/jobs")).json()["code"] == "project_not_found"
+        assert (await browser.get("/api/v1/jobs", params={"project": "other"})).status_code == 200
+
+    async def test_whoever_is_disabled_is_sent_away_with_all_sessions(self, served: Served) -> None:
+        secret = await self.secret(served)
+        browser = await served.browser()
+        await browser.post("/api/v1/login", json={"secret": secret})
+
+        await disable(served.engine.store, "ci")
+        served.app.state.tokens.forget()
+
+        caller = await served.browser({"Authorization": f"Bearer {secret}"})
+        assert (await caller.get("/api/v1/whoami")).status_code == 401
+        assert (await browser.get("/api/v1/whoami")).status_code == 401
+
+
 class TestWorkerTokens:
     async def test_new_one_shows_its_secret_once_and_lets_that_worker_in(
         self, served: Served
@@ -123,7 +336,7 @@ async def test_a_token_is_traded_for_a_session_cookie(served: Served) -> None:
     cookie = answer.headers["set-cookie"]
     assert cookie.startswith("rota_session=")
     assert "HttpOnly" in cookie
-    assert "SameSite=strict" in cookie
+    assert "SameSite=lax" in cookie
     assert "Path=/" in cookie
     assert (await browser.get("/api/v1/whoami")).json() == answer.json()
 
@@ -190,6 +403,14 @@ async def test_a_login_link_works_once(served: Served) -> None:
     assert "set-cookie" not in second.headers
 
 
+async def test_a_login_link_lives_ten_minutes(served: Served) -> None:
+    secret = await create_login_link_secret(served.engine.store, actor="up")
+    found = await served.engine.store.token_by_digest(digest(secret))
+
+    assert found is not None
+    assert found.token.expires_at == found.token.created_at + timedelta(minutes=10)
+
+
 async def test_a_login_link_is_no_token(served: Served) -> None:
     secret = await create_login_link_secret(served.engine.store, actor="up")
     caller = await served.browser({"Authorization": f"Bearer {secret}"})
@@ -197,9 +418,55 @@ async def test_a_login_link_is_no_token(served: Served) -> None:
     assert (await caller.get("/api/v1/jobs")).status_code == 401
 
 
+async def test_a_new_login_link_ends_older_ones(served: Served) -> None:
+    old = await create_login_link_secret(served.engine.store, actor="up")
+    new = await create_login_link_secret(served.engine.store, actor="up")
+    browser = await served.browser()
+
+    assert (await browser.get("/login", params={"token": old})).status_code == 401
+    assert (await browser.get("/login", params={"token": new})).status_code == 303
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.ADMIN])
+async def test_the_address_of_a_login_takes_no_token(served: Served, role: Role) -> None:
+    browser = await served.browser()
+
+    answer = await browser.get("/login", params={"token": served.secrets[role]})
+
+    assert answer.status_code == 401
+    assert "set-cookie" not in answer.headers
+
+
+async def test_a_session_is_taken_from_the_cookie_only(served: Served) -> None:
+    browser, _ = await login(served, served.secrets[Role.ADMIN])
+    session = browser.cookies["rota_session"]
+    caller = await served.browser({"Authorization": f"Bearer {session}"})
+
+    assert (await browser.get("/api/v1/whoami")).status_code == 200
+    assert (await caller.get("/api/v1/whoami")).status_code == 401
+
+
+async def test_a_token_is_not_taken_from_the_cookie(served: Served) -> None:
+    secret = served.secrets[Role.ADMIN]
+    assert (await served.get("whoami", Role.ADMIN)).status_code == 200  # trusted by now
+    browser = await served.browser({"Cookie": f"rota_session={secret}"})
+
+    assert (await browser.get("/api/v1/whoami")).status_code == 401
+
+
+async def test_tokens_from_before_there_were_kinds_stay_valid(served: Served) -> None:
+    secret = "rota_" + "aB-_" * 8
+    token = NewToken("t_old", "old", Role.OPERATOR, digest(secret), "api", "somebody", None)
+    await served.engine.store.add_token(token)
+    caller = await served.browser({"Authorization": f"Bearer {secret}"})
+
+    assert (await caller.get("/api/v1/whoami")).json()["role"] == "operator"
+
+
 @pytest.fixture
 async def impatient(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Served]:
-    async with serving_gateway(tmp_path, GatewaySettings(failed_logins=3)) as served:
+    settings = GatewaySettings(wrong_logins=3, wrong_secrets=3)
+    async with serving_gateway(tmp_path, settings) as served:
         yield served
 
 
@@ -208,30 +475,69 @@ async def test_an_address_that_guesses_has_to_wait(impatient: Served) -> None:
         _, answer = await login(impatient, "guess")
         assert (answer.status_code, answer.json()["code"]) == (401, "bad_credentials")
 
-    _, right = await login(impatient, impatient.secrets[Role.ADMIN])
+    _, wrong = await login(impatient, "another guess")
     link = await (await impatient.browser()).get("/login", params={"token": "guess"})
 
-    assert (right.status_code, right.json()["code"]) == (429, "too_many_logins")
-    assert 1 <= int(right.headers["retry-after"]) <= 60
+    assert (wrong.status_code, wrong.json()["code"]) == (429, "too_many_logins")
+    assert 1 <= int(wrong.headers["retry-after"]) <= 60
     assert link.status_code == 429
     assert (await impatient.get("whoami")).status_code == 200
 
 
-def test_failures_are_forgotten_after_a_while() -> None:
-    now = 0.0
-    failed = FailedLogins(2, timedelta(seconds=60), lambda: now)
-    failed.record("a")
-    now = 30.0
-    failed.record("a")
+async def test_no_guess_of_others_locks_out_the_right_link(impatient: Served) -> None:
+    secret = await create_login_link_secret(impatient.engine.store, actor="up")
+    for _ in range(20):  # as a foreign page does, in the victim's own browser
+        await (await impatient.browser()).get("/login", params={"token": "x"})
 
-    with pytest.raises(Unavailable):
-        failed.require_room("a")
-    failed.require_room("b")
-    now = 60.0
-    failed.require_room("a")
+    answer = await (await impatient.browser()).get("/login", params={"token": secret})
+
+    assert answer.status_code == 303
 
 
-@pytest.mark.parametrize("body", [{}, {"secret": ""}, {"secret": "x" * 513}, {"secret": 1}])
+async def test_wrong_tokens_of_requests_are_counted_and_right_ones_pass(impatient: Served) -> None:
+    guesser = await impatient.browser({"Authorization": "Bearer rotat_guess"})
+
+    codes = [(await guesser.get("/api/v1/jobs")).status_code for _ in range(5)]
+
+    assert codes == [401, 401, 401, 429, 429]
+    assert (await impatient.get("jobs", Role.VIEWER)).status_code == 200
+
+
+class TestWrongSecrets:
+    def test_they_are_forgotten_after_a_while(self) -> None:
+        now = 0.0
+        wrong = WrongSecrets(2, timedelta(seconds=60), lambda: now)
+        wrong.note("a", "rotat_1")
+        now = 30.0
+        wrong.note("a", "rotat_2")
+
+        with pytest.raises(Unavailable) as caught:
+            wrong.note("a", "rotat_3")
+        assert caught.value.facts["retry_after_seconds"] == 30
+        wrong.note("b", "rotat_4")
+        now = 90.0
+        wrong.note("a", "rotat_5")
+
+    def test_many_addresses_do_not_help_with_one_secret(self) -> None:
+        wrong = WrongSecrets(2, timedelta(seconds=60), lambda: 0.0)
+        wrong.note("a", "rotat_abcdefgh1")
+        wrong.note("b", "rotat_abcdefgh2")
+
+        with pytest.raises(Unavailable):
+            wrong.note("c", "rotat_abcdefgh3")
+
+
+@pytest.mark.parametrize("body", [{}, {"secret": ""}])
+async def test_whoever_shows_no_secret_is_told_where_people_log_in(
+    served: Served, body: dict[str, object]
+) -> None:
+    answer = await served.post("login", None, json=body)
+
+    assert answer.status_code == 401
+    assert answer.json()["hint"] == "open http://127.0.0.1:7700/login"
+
+
+@pytest.mark.parametrize("body", [{"secret": "x" * 513}, {"secret": 1}])
 async def test_a_wrong_login_body_is_refused(served: Served, body: dict[str, object]) -> None:
     answer = await served.post("login", None, json=body)
 

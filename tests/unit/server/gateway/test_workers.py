@@ -4,8 +4,9 @@ from datetime import timedelta
 
 import pytest
 
+from rota.domain.access import Role
 from rota.domain.ids import SHARD_COUNT, ServerId, new_server_id
-from rota.ports.records import NewServer, Role
+from rota.ports.records import NewServer
 from rota.store import sessions
 from tests.unit.server.gateway.served import Served, job
 

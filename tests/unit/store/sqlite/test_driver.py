@@ -58,7 +58,8 @@ def note(key: str) -> MakeScript[str]:
 
 def insert_token(key: str) -> MakeScript[None]:
     def script(_: int) -> Script[None]:
-        yield Many("insert_token", [(key, key, "viewer", key, "api", None, "test", 0, None, None)])
+        bare = (None, None, "", None, None, "")
+        yield Many("insert_token", [(key, key, "viewer", key, "api", None, "test", 0, *bare)])
 
     return script
 

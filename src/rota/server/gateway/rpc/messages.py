@@ -23,7 +23,7 @@ from rota.domain.errors import Invalid, RotaError
 from rota.domain.forecast.ahead import RunAhead
 from rota.domain.forecast.forecast import NOTICED_SECONDS, Forecast, shortage_of
 from rota.domain.job import Job
-from rota.domain.jobfile import JobFile, read_file, to_yaml
+from rota.domain.jobfile import to_yaml
 from rota.domain.quantities import format_duration, parse_duration
 from rota.domain.spec import DEFAULT_PROJECT
 from rota.operations.cart_changes import SELECTED, CartChange, ItemChange
@@ -36,8 +36,8 @@ from rota.server.gateway.cart_submissions import ItemCheck, read_header
 from rota.server.gateway.carts import cart_answer, cart_plan_answer, detail_answer, item_answer
 from rota.server.gateway.filters import MAX_LIMIT
 from rota.server.gateway.jobs import job_answer
+from rota.server.gateway.parsing import parse_json
 from rota.server.gateway.problems import MAX_DETAIL
-from rota.server.gateway.routing import parse_json
 
 M = TypeVar("M")
 _MAX_FAULTS = 20  # trailing metadata has room for a few kilobytes
@@ -210,6 +210,11 @@ def reference(value: str, what: str) -> str:
     return value
 
 
+def user_of(value: str) -> str:
+    """Check the handle of a user; "": none is meant."""
+    return reference(value, "created_by") if value else ""
+
+
 def idempotency_key(key: str) -> str:
     if not _KEY.fullmatch(key):
         raise malformed("idempotency_key: at most 200 visible ASCII characters are allowed")
@@ -244,14 +249,6 @@ def instant_of(message: Timestamp, what: str) -> datetime:
     except (ValueError, OverflowError) as error:
         raise malformed(f"{what}: not a time between the years 1 and 9999") from error
     return instant
-
-
-async def file_of(text: str, project: str, limit: int, set_name: str | None) -> JobFile:
-    """Read the job file of a request."""
-    if len(text.encode()) > limit:
-        raise Invalid(f"a job file may have {limit:,} bytes", code="too_large")
-    # A big file takes seconds to read, and leases are renewed on this loop.
-    return await asyncio.to_thread(read_file, text, name=set_name, project=project)
 
 
 def job_file_of_draft(draft: client_pb2.JobDraft) -> str:

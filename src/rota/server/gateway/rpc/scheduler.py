@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
+from typing import TypeAlias
 
 import grpc
 import structlog
 
 from rota.contracts import client_pb2 as pb
 from rota.contracts.client_pb2_grpc import SchedulerServicer, add_SchedulerServicer_to_server
-from rota.domain.errors import RotaError
+from rota.domain.access import INSTALLATION, Role, require_verb
+from rota.domain.errors import Denied, Invalid, RotaError
 from rota.domain.job import Job
 from rota.domain.jobfile import JobFile
 from rota.domain.states import RunState
@@ -22,10 +25,17 @@ from rota.operations.forecasts import upcoming_jobs
 from rota.operations.output import follow_events
 from rota.operations.runs import submit_file
 from rota.operations.tokens import Caller
-from rota.ports.records import JobQuery, Role, RunQuery
-from rota.server.gateway.auth import TrustedTokens
-from rota.server.gateway.filters import MAX_INTEGER, decode_cursor, encode_cursor
+from rota.ports.records import JobQuery, RunQuery
+from rota.server.gateway.auth import EDITS, READS, RESOLVES, TRIGGERS, TrustedTokens
+from rota.server.gateway.filters import (
+    MAX_INTEGER,
+    creator_meant,
+    decode_cursor,
+    encode_cursor,
+)
+from rota.server.gateway.jobfiles import require_editor
 from rota.server.gateway.parameters import GatewaySettings, require_match
+from rota.server.gateway.parsing import ParsingPool, parse_job_file
 from rota.server.gateway.rpc import messages
 from rota.server.gateway.rpc.messages import (
     delivery_value,
@@ -34,9 +44,24 @@ from rota.server.gateway.rpc.messages import (
     run_message,
     upcoming_job,
 )
-from rota.server.gateway.rpc.server import Context, admitted, needs, note, refuse
+from rota.server.gateway.rpc.server import (
+    Context,
+    check_declared,
+    declare,
+    known,
+    needs,
+    note,
+    refuse,
+)
 from rota.server.gateway.runs import run_answer, run_page
 
+Projects: TypeAlias = tuple[str, ...] | None
+_OfUser = (
+    pb.GetExecHistoryRequest
+    | pb.GetJobsInNext5MinsRequest
+    | pb.GetDueJobsRequest
+    | pb.GetRunningJobsRequest
+)
 _HORIZON = timedelta(minutes=5)
 _DUE = (RunState.BLOCKED, RunState.QUEUED)
 _RUNNING = (RunState.CLAIMED, RunState.PROCESSING)
@@ -51,18 +76,27 @@ _log = structlog.get_logger("rota.server.gateway")
 class SchedulerService(SchedulerServicer):
     """Service with all calls of `contracts/rota/v1/client.proto`."""
 
-    def __init__(self, engine: Engine, settings: GatewaySettings, tokens: TrustedTokens) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        settings: GatewaySettings,
+        tokens: TrustedTokens,
+        parsing: ParsingPool,
+    ) -> None:
         self._engine = engine
         self._settings = settings
+        self._parsing = parsing
         self.tokens = tokens
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service on a server that has not been started yet."""
+        check_declared(self, pb.DESCRIPTOR.services_by_name["Scheduler"])
         add_SchedulerServicer_to_server(self, server)
 
-    @needs(Role.EDITOR)
+    @needs(EDITS)
     async def SubmitJob(self, request: pb.SubmitJobRequest, caller: Caller) -> pb.SubmitJobResponse:
-        user = _user(request.user, caller)
+        project = messages.project_of(request.project)
+        user = _user(request.user, caller, project)
         match request.WhichOneof("definition"):
             case "yaml":
                 text = request.yaml
@@ -71,9 +105,14 @@ class SchedulerService(SchedulerServicer):
             case _:
                 raise messages.malformed("a job or a job file is needed")
         key = messages.idempotency_key(request.idempotency_key)
-        file = await self._file(text, messages.project_of(request.project))
+        file = await self._file(text, caller, project)
+        await require_editor(self.tokens, caller, file)
         submitted = await submit_file(
-            self._engine, file, actor=user, is_admin=caller.is_admin, idempotency_key=key
+            self._engine,
+            file,
+            actor=user,
+            is_admin=caller.is_installation_admin,
+            idempotency_key=key,
         )
         if user != caller.name:
             _log.info("jobs submitted for another", user=user, by=caller.name)
@@ -87,14 +126,15 @@ class SchedulerService(SchedulerServicer):
             ]
         )
 
-    @needs(Role.VIEWER)
+    @needs(READS)
     async def RetrieveAllJobs(
         self, request: pb.RetrieveAllJobsRequest, caller: Caller
     ) -> pb.RetrieveAllJobsResponse:
         size = messages.page_size(request.page)
+        project = messages.project_of(request.project)
         query = JobQuery(
-            project=messages.project_of(request.project),
-            created_by=_user(request.user, caller),
+            project=project,
+            created_by=_user(request.user, caller, project),
             after_name=decode_cursor("jobs", request.page.token or None, ""),
             limit=size + 1,
         )
@@ -104,59 +144,66 @@ class SchedulerService(SchedulerServicer):
             jobs=[job_message(job) for job in found[:size]], next_page_token=more
         )
 
-    @needs(Role.EDITOR)
+    @needs(EDITS)
     async def UpdateJob(self, request: pb.UpdateJobRequest, caller: Caller) -> pb.UpdateJobResponse:
         job = await self._job(request.project, request.job)
         require_match(request.etag, job.digest)
-        file = await self._file(request.yaml, job.project, job.set_name)
+        file = await self._file(request.yaml, caller, job.project, job.set_name)
         if [(entry.spec.project, entry.name) for entry in file.jobs] != [(job.project, job.name)]:
             raise messages.malformed(f"yaml: a file with the job {job.name} alone is needed")
-        await definitions.apply(self._engine, file, actor=caller.name, is_admin=caller.is_admin)
+        await definitions.apply(
+            self._engine, file, actor=caller.name, is_admin=caller.is_installation_admin
+        )
         return pb.UpdateJobResponse(job=job_message(await self._job(job.project, job.id)))
 
-    @needs(Role.EDITOR)
+    @needs(EDITS)
     async def DeleteJob(self, request: pb.DeleteJobRequest, caller: Caller) -> pb.DeleteJobResponse:
         job = await self._job(request.project, request.job)
         require_match(request.etag, job.digest)
         await definitions.delete(self._engine, job, actor=caller.name)
         return pb.DeleteJobResponse()
 
-    @needs(Role.VIEWER)
+    @needs(READS)
     async def GetJob(self, request: pb.GetJobRequest, _: Caller) -> pb.GetJobResponse:
         return pb.GetJobResponse(job=job_message(await self._job(request.project, request.job)))
 
-    @needs(Role.VIEWER)
+    @needs(READS)
     async def GetExecHistory(
-        self, request: pb.GetExecHistoryRequest, _: Caller
+        self, request: pb.GetExecHistoryRequest, caller: Caller
     ) -> pb.GetExecHistoryResponse:
         name, project = messages.reference(request.job, "job"), messages.project_of(request.project)
         job = await definitions.find_past_job(self._engine, name, project=project)
-        found, more = await self._runs(request.page, project=job.project, job=job)
+        query = RunQuery(project=project, job_id=job.id, created_by=_creator(request, caller))
+        found, more = await self._runs(request.page, query)
         return pb.GetExecHistoryResponse(runs=found, next_page_token=more)
 
-    @needs(Role.VIEWER)
+    @needs(READS)
     async def GetJobsInNext5Mins(
-        self, request: pb.GetJobsInNext5MinsRequest, _: Caller
+        self, request: pb.GetJobsInNext5MinsRequest, caller: Caller
     ) -> pb.GetJobsInNext5MinsResponse:
-        project = messages.project_of(request.project)
-        forecast, found = await upcoming_jobs(self._engine, project, _HORIZON)
+        project, creator = messages.project_of(request.project), _creator(request, caller)
+        forecast, found = await upcoming_jobs(self._engine, project, _HORIZON, creator)
         return pb.GetJobsInNext5MinsResponse(jobs=[upcoming_job(forecast, job) for job in found])
 
-    @needs(Role.VIEWER)
-    async def GetDueJobs(self, request: pb.GetDueJobsRequest, _: Caller) -> pb.GetDueJobsResponse:
-        project = messages.project_of(request.project)
-        found, more = await self._runs(request.page, project=project, states=_DUE)
+    @needs(READS)
+    async def GetDueJobs(
+        self, request: pb.GetDueJobsRequest, caller: Caller
+    ) -> pb.GetDueJobsResponse:
+        project, creator = messages.project_of(request.project), _creator(request, caller)
+        query = RunQuery(project=project, states=_DUE, created_by=creator)
+        found, more = await self._runs(request.page, query)
         return pb.GetDueJobsResponse(runs=found, next_page_token=more)
 
-    @needs(Role.VIEWER)
+    @needs(READS)
     async def GetRunningJobs(
-        self, request: pb.GetRunningJobsRequest, _: Caller
+        self, request: pb.GetRunningJobsRequest, caller: Caller
     ) -> pb.GetRunningJobsResponse:
-        project = messages.project_of(request.project)
-        found, more = await self._runs(request.page, project=project, states=_RUNNING)
+        project, creator = messages.project_of(request.project), _creator(request, caller)
+        query = RunQuery(project=project, states=_RUNNING, created_by=creator)
+        found, more = await self._runs(request.page, query)
         return pb.GetRunningJobsResponse(runs=found, next_page_token=more)
 
-    @needs(Role.OPERATOR)
+    @needs(TRIGGERS)
     async def TriggerJob(
         self, request: pb.TriggerJobRequest, caller: Caller
     ) -> pb.TriggerJobResponse:
@@ -165,7 +212,7 @@ class SchedulerService(SchedulerServicer):
         run, _ = await runs.trigger(self._engine, job, options, actor=caller.name)
         return pb.TriggerJobResponse(run=run_message(await run_answer(self._engine, run)))
 
-    @needs(Role.OPERATOR)
+    @needs(RESOLVES)
     async def UpdateRunStatus(
         self, request: pb.UpdateRunStatusRequest, caller: Caller
     ) -> pb.UpdateRunStatusResponse:
@@ -178,54 +225,72 @@ class SchedulerService(SchedulerServicer):
         run = await runs.resolve(self._engine, run, state, actor=caller.name)
         return pb.UpdateRunStatusResponse(run=run_message(await run_answer(self._engine, run)))
 
+    @declare(READS)
     async def Watch(self, request: pb.WatchRequest, context: Context) -> None:
         began = time.perf_counter()
         caller: Caller | None = None
         try:
-            caller = await admitted(self.tokens, context, Role.VIEWER)
-            await self._follow(_position(request), context)
+            caller, projects = await self._watcher(request, context)
+            await self._follow(request, projects, context)
         except RotaError as error:
             note("Watch", caller, began, error)
             await refuse(context, error)
 
-    async def _follow(self, after: int | None, context: Context) -> None:
-        async with aclosing(follow_events(self._engine, after)) as batches:
+    async def _follow(self, request: pb.WatchRequest, projects: Projects, context: Context) -> None:
+        async with aclosing(follow_events(self._engine, _position(request), projects)) as batches:
             async for events in batches:
-                await admitted(self.tokens, context, Role.VIEWER)  # the right to look may end
+                _, seen = await self._watcher(request, context)
+                if seen != projects:  # the right to look may end, or change
+                    raise Denied("your roles have changed", code="forbidden", hint="watch anew")
                 await context.write(pb.WatchResponse(events=map(event_message, events)))
 
-    async def _file(self, text: str, project: str, set_name: str | None = None) -> JobFile:
-        return await messages.file_of(text, project, self._settings.max_body_bytes, set_name)
+    async def _watcher(self, request: pb.WatchRequest, context: Context) -> tuple[Caller, Projects]:
+        """Return who watches, and the projects whose events they may see; None: all there are."""
+        caller = await known(self.tokens, context)
+        if request.project == INSTALLATION:
+            require_verb(caller.rights, READS.verb)
+            return caller, caller.projects
+        project = messages.project_of(request.project)
+        await READS.admit(self.tokens, caller, project)
+        return caller, (project,)
+
+    async def _file(
+        self, text: str, caller: Caller, project: str, name: str | None = None
+    ) -> JobFile:
+        """Read the job file of a request."""
+        body, limit = text.encode(), self._settings.max_body_bytes
+        if len(body) > limit:
+            raise Invalid(f"a job file may have {limit:,} bytes", code="too_large")
+        read = partial(self._parsing.parse, parse_job_file, body, name=name, project=project)
+        if len(body) <= self._parsing.limits.in_place:
+            return await read()
+        async with self._parsing.turn(caller.name):
+            return await read()
 
     async def _job(self, project: str, job: str) -> Job:
         name = messages.reference(job, "job")
         return await definitions.find_job(self._engine, name, project=messages.project_of(project))
 
-    async def _runs(
-        self,
-        page: pb.Page,
-        *,
-        project: str,
-        job: Job | None = None,
-        states: Sequence[RunState] = (),
-    ) -> tuple[list[pb.Run], str]:
+    async def _runs(self, page: pb.Page, query: RunQuery) -> tuple[list[pb.Run], str]:
         """Return a page of runs, newest first, and the cursor of the next one."""
-        query = RunQuery(
-            project=project,
-            job_id=None if job is None else job.id,
-            states=states,
-            before_seq=decode_cursor("runs", page.token or None, MAX_INTEGER),
-        )
+        before = decode_cursor("runs", page.token or None, MAX_INTEGER)
+        query = replace(query, before_seq=before)
         found = await run_page(self._engine, query, messages.page_size(page))
         return [run_message(run) for run in found], found.next_cursor or ""
 
 
-def _user(user: str, caller: Caller) -> str:
+def _user(user: str, caller: Caller, project: str) -> str:
     """Return the user that a call is about: the caller, or for an admin anybody."""
     if user in {"", caller.name}:
         return caller.name
-    caller.require(Role.ADMIN)
+    caller.require(Role.ADMIN, project)
     return messages.reference(user, "user")
+
+
+def _creator(request: _OfUser, caller: Caller) -> str | None:
+    """Return whose runs or jobs a call is about; None: everybody's."""
+    project = messages.project_of(request.project)
+    return creator_meant(caller, project, messages.user_of(request.created_by))
 
 
 def _trigger_options(request: pb.TriggerJobRequest) -> runs.TriggerOptions:

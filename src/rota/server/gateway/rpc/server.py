@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NoReturn, Protocol, TypeVar
 
 import grpc
 import structlog
+from google.protobuf.descriptor import ServiceDescriptor
 
 from rota.domain.errors import Denied, RotaError, Unavailable
 from rota.operations.tokens import Caller
-from rota.ports.records import Role
 from rota.ports.rpc import MAX_MESSAGE, bearer_in, rpc_status_of
-from rota.server.gateway.auth import TrustedTokens
+from rota.server.gateway.auth import Need, TrustedTokens
 from rota.server.gateway.problems import HIDDEN, MAX_DETAIL
-from rota.server.gateway.rpc.messages import problem_message
+from rota.server.gateway.rpc.messages import problem_message, project_of
 
 Service = Callable[[grpc.aio.Server], None]  # adds itself to a server
 
@@ -93,14 +93,15 @@ class Guarded(Protocol):
 
 
 S = TypeVar("S", bound=Guarded)
+M = TypeVar("M", bound=Callable[..., Any])
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 Handler = Callable[[S, Request, Caller], Awaitable[Answer]]
 Method = Callable[[S, Request, Context], Awaitable[Answer]]
 
 
-def needs(role: Role) -> Callable[[Handler[S, Request, Answer]], Method[S, Request, Answer]]:
-    """Wrap a unary call for callers with at least this role."""
+def needs(need: Need) -> Callable[[Handler[S, Request, Answer]], Method[S, Request, Answer]]:
+    """Wrap a call for callers who have what it needs in the project of the request."""
 
     def decorate(handler: Handler[S, Request, Answer]) -> Method[S, Request, Answer]:
         @functools.wraps(handler)
@@ -108,7 +109,9 @@ def needs(role: Role) -> Callable[[Handler[S, Request, Answer]], Method[S, Reque
             began = time.perf_counter()
             caller: Caller | None = None
             try:
-                caller = await admitted(service.tokens, context, role)
+                caller = await known(service.tokens, context)
+                request, project = await _with_project(request)
+                await need.admit(service.tokens, caller, project)
                 answer = await handler(service, request, caller)
             except Exception as error:  # noqa: BLE001 (the edge of a call)
                 note(handler.__name__, caller, began, error)
@@ -116,16 +119,47 @@ def needs(role: Role) -> Callable[[Handler[S, Request, Answer]], Method[S, Reque
             note(handler.__name__, caller, began)
             return answer
 
+        return declare(need)(method)
+
+    return decorate
+
+
+def declare(need: Need) -> Callable[[M], M]:
+    """Declare what a call needs that checks it itself."""
+
+    def decorate(method: M) -> M:
+        method.need = need  # type: ignore[attr-defined]  # functions have any attribute
         return method
 
     return decorate
 
 
-async def admitted(tokens: TrustedTokens, context: Context, role: Role) -> Caller:
-    """Return the caller; raise `Denied` unless they have at least this role."""
-    caller = await tokens.caller(_secret(context))
-    caller.require(role)
-    return caller
+def check_declared(service: object, contract: ServiceDescriptor) -> None:
+    """Raise `LookupError` if a call of a contract does not declare what it needs of its caller."""
+    for call in contract.methods:
+        if not isinstance(getattr(getattr(service, call.name), "need", None), Need):
+            raise LookupError(f"{call.full_name} does not declare what it needs of its caller")
+
+
+async def known(tokens: TrustedTokens, context: Context) -> Caller:
+    """Return the caller; raise `Denied` if nobody knows them."""
+    return await tokens.caller(_secret(context))
+
+
+async def _with_project(request: Any) -> tuple[Any, str]:
+    """Return a request and its project, which a stream has in the header that comes first."""
+    if not isinstance(request, AsyncIterator):
+        return request, project_of(request.project)
+    first = await anext(request, None)
+    project = "" if first is None else first.header.project
+    return _from(first, request), project_of(project)
+
+
+async def _from(first: Any | None, rest: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    if first is not None:
+        yield first
+    async for part in rest:
+        yield part
 
 
 def _secret(context: Context) -> str:

@@ -14,7 +14,7 @@ import pytest
 from rota.contracts import client_pb2 as pb
 from rota.contracts.carts_pb2_grpc import CartsStub
 from rota.contracts.client_pb2_grpc import SchedulerStub
-from rota.ports.records import Role
+from rota.domain.access import Role
 from rota.server.gateway.auth import TrustedTokens
 from rota.server.gateway.parameters import GatewaySettings
 from rota.server.gateway.rpc.carts import CartsService
@@ -35,7 +35,10 @@ class Calls:
 
     def begin(self, name: str, request: Any, role: Role | None = Role.ADMIN) -> Any:
         """A call under way, for streams."""
-        secret = "" if role is None else self.served.secrets[role]
+        return self.begin_with(name, request, "" if role is None else self.served.secrets[role])
+
+    def begin_with(self, name: str, request: Any, secret: str) -> Any:
+        """A call of whoever has this secret."""
         metadata = (("authorization", f"Bearer {secret}"),) if secret else ()
         [method] = [getattr(stub, name) for stub in self._stubs if hasattr(stub, name)]
         return method(request, metadata=metadata, timeout=20)
@@ -69,7 +72,7 @@ async def calls(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Calls]:
         settings = GatewaySettings(max_body_bytes=10_000, max_cart_bytes=100_000)
         tokens = TrustedTokens(served.engine, timedelta(0))
         services = [
-            SchedulerService(served.engine, settings, tokens).add_to,
+            SchedulerService(served.engine, settings, tokens, served.app.state.parsing).add_to,
             CartsService(served.engine, settings, tokens).add_to,
         ]
         server = await serve("127.0.0.1:0", services)

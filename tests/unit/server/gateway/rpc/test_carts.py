@@ -13,7 +13,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from rota.contracts import carts_pb2 as pb
 from rota.contracts.client_pb2 import GetDueJobsRequest
-from rota.ports.records import Role
+from rota.domain.access import Role
 from tests.unit.server.gateway.cart_scenes import CartScene
 from tests.unit.server.gateway.rpc.conftest import Calls
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,10 +11,11 @@ import grpc
 import pytest
 
 from rota.contracts import client_pb2 as pb
+from rota.domain.access import Role
 from rota.domain.states import RunState
 from rota.operations import output
 from rota.operations.tokens import create_token
-from rota.ports.records import Role
+from rota.server.gateway.parsing import ParsingPool
 from tests.unit.server.gateway.rpc.conftest import Calls, problem_of
 from tests.unit.server.gateway.served import job, job_file
 
@@ -449,3 +451,25 @@ async def _status(calls: Calls, name: str, request: object, role: Role | None) -
     call = calls.begin(name, request, role)
     code: grpc.StatusCode = await call.code()
     return code
+
+
+async def test_large_files_are_parsed_by_a_child_one_at_a_time(calls: Calls) -> None:
+    yaml = job_file(job()) + " " * 9_000
+    pool: ParsingPool = calls.served.app.state.parsing
+
+    async def take() -> None:
+        async with pool.turn(Role.ADMIN):
+            pass
+
+    submitted = await calls.submit(yaml)
+    async with asyncio.TaskGroup() as group, pool.turn(Role.ADMIN):
+        for _ in range(pool.limits.waiting_of_caller):
+            group.create_task(take())
+        refused = await calls.refused("SubmitJob", pb.SubmitJobRequest(yaml=yaml))
+
+    assert [each.name for each in submitted.jobs] == ["tidy"]
+    assert len(pool.pids) == 1
+    assert (refused[0], refused[1].code) == (
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        "too_many_files",
+    )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rota.domain.errors import Denied, Unavailable
-from rota.runtime.settings import (
+from rota.runtime.home import (
     check_home,
     client_file,
     exchangeable_at,

@@ -1,0 +1,129 @@
+"""What is said about a project in the words of the job file: its policy, and defaults of its jobs.
+
+Both are documents, checked by tables of fields as jobs are. Defaults of a project stand below those
+of a file: a job has what it writes, else what its file says for all, else what its project does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rota.domain.errors import Problem
+from rota.domain.job import rules_of
+from rota.domain.jobfile.demands import Amount, build_resources
+from rota.domain.jobfile.fields import DEFAULTS
+from rota.domain.jobfile.kinds import Duration, Integer, Size
+from rota.domain.jobfile.parts import LATER, SHORTEST
+from rota.domain.jobfile.read import JobEntry
+from rota.domain.jobfile.sections import NAME, Field, ListOf, MapOf, Section
+from rota.domain.jobfile.text import At, Report
+from rota.domain.policy import Bounds, Excess, Policy, excesses
+from rota.domain.quantities import format_duration, format_size, parse_duration, parse_size
+from rota.domain.resources import format_amount
+from rota.domain.spec import GREATEST_PRIORITY, LEAST_PRIORITY
+
+POLICY = Section(
+    "policy",
+    (
+        Field("pools", ListOf(NAME, most=1_000), "Pools that jobs may name; any, unless given."),
+        Field("timeout", Duration(SHORTEST), "The longest `timeout`; every job needs one then."),
+        Field("attempts", Integer(1, 1_000), "The most attempts of a run."),
+        Field("priority", Integer(LEAST_PRIORITY, GREATEST_PRIORITY), "The highest priority."),
+        Field(
+            "resources",
+            MapOf(NAME, Amount(), most=64, instead="write it as {NAME: AMOUNT}"),
+            "The most that a run may take of each; names that are not there have no bound.",
+            examples=({"cpu": 4, "memory": "8GiB"},),
+        ),
+        Field("log_limit", Size(1024, 10 * 1024**3), "The most output that an attempt may keep."),
+        Field(
+            "max_concurrency",
+            Integer(1, 100_000),
+            "The highest `max_concurrency`; every job needs one then.",
+        ),
+        Field("isolation", LATER, "How the work must be kept apart from the worker."),
+        Field("network", LATER, "Whether jobs may use the network."),
+        Field("run_as", LATER, "Users of the worker's machine that jobs may run as."),
+        Field("registries", LATER, "Where images may come from."),
+        Field("mounts", LATER, "Folders of the worker's machine that jobs may have."),
+        Field("executors", LATER, "Types of jobs that are allowed."),
+    ),
+)
+
+
+def read_policy(document: object) -> Policy:
+    """Read a policy; `Invalid` has every problem in it."""
+    return build_policy(_checked(POLICY, document, "the policy"))
+
+
+def checked_policy(document: object) -> dict[str, Any]:
+    """Return a policy as it is kept: checked, in the order of its table."""
+    return policy_document(read_policy(document))
+
+
+def checked_defaults(document: object) -> dict[str, Any]:
+    """Return defaults of a project as they are kept; `Invalid` has every problem in them."""
+    checked = _checked(DEFAULTS, document, "the defaults")
+    return {row.name: checked[row.name] for row in DEFAULTS.fields if row.name in checked}
+
+
+def _checked(section: Section, document: object, what: str) -> dict[str, Any]:
+    report = Report()
+    checked = section.check(document, At.root(report))
+    report.raise_errors(what)
+    return checked if isinstance(checked, dict) else {}
+
+
+def build_policy(document: Mapping[str, Any]) -> Policy:
+    """Build the policy of a checked document."""
+    timeout, size = document.get("timeout"), document.get("log_limit")
+    pools = document.get("pools")
+    return Policy(
+        pools=None if pools is None else tuple(pools),
+        timeout=None if timeout is None else parse_duration(timeout),
+        attempts=document.get("attempts"),
+        priority=document.get("priority"),
+        resources=build_resources(document.get("resources", {})),
+        log_limit=None if size is None else parse_size(size),
+        max_concurrency=document.get("max_concurrency"),
+    )
+
+
+def policy_document(policy: Policy) -> dict[str, Any]:
+    """Return a policy as people write it; what it leaves open is left out."""
+    written: dict[str, Any] = {
+        "pools": None if policy.pools is None else list(policy.pools),
+        "timeout": None if policy.timeout is None else format_duration(policy.timeout),
+        "attempts": policy.attempts,
+        "priority": policy.priority,
+        "resources": {name: _written(name, most) for name, most in policy.resources.items()}
+        or None,
+        "log_limit": None if policy.log_limit is None else format_size(policy.log_limit),
+        "max_concurrency": policy.max_concurrency,
+    }
+    return {name: value for name, value in written.items() if value is not None}
+
+
+def _written(name: str, amount: int) -> int | float | str:
+    """Return an amount as the job file has it: a number, or a size."""
+    text = format_amount(name, amount)
+    try:
+        return float(text) if "." in text else int(text)
+    except ValueError:
+        return text
+
+
+def problems_of_bounds(
+    entry: JobEntry, bounds: Bounds, shared: frozenset[str]
+) -> Iterator[Problem]:
+    """Yield what a job asks for beyond the bounds of its project, where it is written."""
+    for excess in excesses(bounds, rules_of(entry.spec, shared)):
+        yield _problem(entry, excess)
+
+
+def _problem(entry: JobEntry, excess: Excess) -> Problem:
+    project = entry.spec.project
+    message = f"{excess.message} by the policy of project {project}"
+    hint = excess.hint or f"rota project show {project} tells what is allowed"
+    return entry.problem_at(excess.path, f"{entry.name}: {message}", hint)

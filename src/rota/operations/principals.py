@@ -1,0 +1,195 @@
+"""Principals and their roles: who is meant, giving and taking a role, disabling; and advice."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from rota.domain.access import INSTALLATION, Rights, Role
+from rota.domain.errors import Denied, Invalid, NotFound, Problem, quoted
+from rota.operations.engine import Engine
+from rota.ports.projects import (
+    AWAITED,
+    Binding,
+    Principal,
+    PrincipalKind,
+    PrincipalRef,
+)
+from rota.ports.records import Token
+
+Who: TypeAlias = str | PrincipalRef  # a handle, or somebody as an issuer knows them
+
+_LONGEST = 100  # characters of a handle that is made of a name
+_MOST = 1_000  # of what an issuer calls somebody
+_MOST_JOBS = 1_000  # that are looked at to give advice
+_SHOWN = 5  # names of jobs
+_ODD = re.compile(r"[^A-Za-z0-9._-]+")
+_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
+_FORMS = "write a handle, group:NAME, email:ADDRESS or user:SUB"
+
+
+def handle_from(*names: str) -> str:
+    """Return a handle made of the first of these names that has something to make one of."""
+    for name in names:
+        cleaned = _ODD.sub("-", name).strip("-._")[:_LONGEST]
+        if cleaned:
+            return cleaned
+    return "somebody"
+
+
+def read_principal(text: str, issuer: str) -> Who:
+    """Read how somebody is named: a handle, `group:NAME`, `email:ADDRESS` or `user:SUB`.
+
+    `issuer` vouches for the latter three; "": none is configured, nor given.
+    """
+    kind, separator, name = text.partition(":")
+    if not separator:
+        return text
+    is_awaited = kind == "user" and name.startswith(AWAITED)  # what waits for another is not theirs
+    if kind not in ("group", "email", "user") or not name or len(name) > _MOST or is_awaited:
+        raise _unreadable(f"{quoted(text)} names nobody")
+    if kind == "email" and not _ADDRESS.fullmatch(name):
+        raise _unreadable(f"{quoted(name)} is not an e-mail address")
+    if not issuer:
+        raise Invalid(
+            f"{quoted(text)} is known by an identity provider, and none is configured",
+            code="no_issuer",
+            hint="name it: --issuer URL",
+        )
+    return _reference(kind, name, issuer)
+
+
+def _reference(kind: str, name: str, issuer: str) -> PrincipalRef:
+    match kind:
+        case "group":
+            return PrincipalRef(PrincipalKind.GROUP, issuer, name, handle_from(name, kind), name)
+        case "email":
+            address = name.lower()
+            handle = handle_from(address.partition("@")[0], kind)
+            subject = f"{AWAITED}{address}"
+            return PrincipalRef(PrincipalKind.USER, issuer, subject, handle, email=address)
+        case _:
+            return PrincipalRef(PrincipalKind.USER, issuer, name, handle_from(name, kind))
+
+
+def _unreadable(message: str) -> Invalid:
+    problem = Problem(message, "principal", hint=_FORMS)
+    return Invalid("nobody can be found by this", [problem], code="bad_principal")
+
+
+async def grant_role(
+    engine: Engine, who: Who, scope: str, role: Role, *, by: Rights, actor: str
+) -> Binding:
+    """Give somebody a role in a project or in `*`; nobody can give more than they have there."""
+    own = by.role_at(scope)
+    if own is None or not own.includes(role):
+        raise Denied(
+            f"{actor} is {own or 'nothing'} there, and cannot make anybody {role}",
+            code="forbidden",
+            hint="nobody can give more than they have: ask somebody with that role",
+        )
+    return await engine.store.bind(who, scope, role, actor=actor)
+
+
+async def revoke_role(engine: Engine, who: Who, scope: str, *, actor: str) -> None:
+    """Take the role that somebody has in a project or in `*`."""
+    if not await engine.store.unbind(who, scope, actor=actor):
+        where = "the installation" if scope == INSTALLATION else f"project {scope}"
+        name = who if isinstance(who, str) else who.email or who.subject
+        raise NotFound(
+            f"{name} has no role of its own in {where}",
+            code="role_not_found",
+            hint="rota role list shows who has one",
+        )
+
+
+async def disable_principal(
+    engine: Engine, handle: str, *, disabled: bool, actor: str
+) -> Principal:
+    """Let somebody do nothing any more, or again; their jobs go on: these are the project's."""
+    return await engine.store.disable_principal(handle, disabled=disabled, actor=actor)
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Something that an admin may want to tighten."""
+
+    subject: str  # token, job, pool
+    message: str
+    action: str = ""
+    is_note: bool = False  # worth knowing, and perhaps as it is meant to be
+
+
+async def advice(engine: Engine) -> list[Advice]:
+    """List what an admin may want to tighten: old tokens, jobs of people who left, shared pools."""
+    return [
+        *await _about_tokens(engine),
+        *await _about_jobs(engine),
+        *await _about_pools(engine),
+    ]
+
+
+async def _about_tokens(engine: Engine) -> list[Advice]:
+    now = await engine.store.now()
+    return [
+        Advice(
+            "token",
+            f"{token.id} ({token.name}) was made before projects had roles: it is {token.role} in"
+            " every project",
+            f"rota token create --project NAME, then rota token revoke {token.id}",
+        )
+        for token in await engine.store.tokens()
+        if _is_old(token) and _is_valid(token, now)
+    ]
+
+
+def _is_old(token: Token) -> bool:
+    """Return whether an earlier release made it: those of this one tell how they begin."""
+    return token.project is None and not token.shown
+
+
+def _is_valid(token: Token, now: datetime) -> bool:
+    return token.revoked_at is None and (token.expires_at is None or token.expires_at > now)
+
+
+async def _about_jobs(engine: Engine) -> list[Advice]:
+    jobs: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for project, job, creator in await engine.store.orphaned_jobs(_MOST_JOBS):
+        jobs[creator, project].append(job)
+    return [
+        Advice(
+            "job",
+            f"{_some(names)} of project {project}: {creator}, who made {_them(names)}, has no role"
+            " of their own there",
+            f"rota role grant {creator} editor --project {project}, or apply as somebody else",
+        )
+        for (creator, project), names in jobs.items()
+    ]
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:_SHOWN])
+    return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown
+
+
+def _them(names: list[str]) -> str:
+    return "it" if len(names) == 1 else "them"
+
+
+async def _about_pools(engine: Engine) -> list[Advice]:
+    if len(await engine.store.projects(limit=2)) < 2:
+        return []
+    return [
+        Advice(
+            "pool",
+            f"{pool.name} is shared by {'all' if not pool.projects else len(pool.projects)}"
+            " projects: their jobs run on the same machines",
+            f"rota pool set {pool.name} --project NAME",
+            is_note=True,
+        )
+        for pool in await engine.store.pools()
+        if pool.workers and len(pool.projects) != 1
+    ]

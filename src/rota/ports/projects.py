@@ -1,0 +1,206 @@
+"""Projects, pools given to them, and principals with their roles: what the store keeps of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+from rota.domain.access import Role
+from rota.domain.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A tenant."""
+
+    name: str
+    title: str
+    defaults: Mapping[str, Any]  # fields of jobs that do not set them, in the job file's words
+    policy: Mapping[str, Any]  # what its jobs may ask for at the most, as people write it
+    version: int
+    created_by: str
+    created_at: datetime
+    updated_by: str
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewProject:
+    """All that people say about a project."""
+
+    name: str
+    title: str = ""
+    defaults: Mapping[str, Any] | None = None  # None: none
+    policy: Policy = Policy()
+    policy_document: Mapping[str, Any] | None = None  # the same, as people write it
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFacts:
+    """What decides about jobs of a project when they are applied."""
+
+    defaults: Mapping[str, Any]
+    policy: Policy
+    barred: tuple[str, ...]  # pools that were given to other projects
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A pool that has or had workers, or was given to projects."""
+
+    name: str
+    workers: int  # that are connected now
+    projects: tuple[str, ...]  # that alone may use it; empty: all
+
+
+class PrincipalKind(StrEnum):
+    USER = "user"
+    SERVICE = "service"
+    GROUP = "group"
+    WORKER = "worker"
+    SYSTEM = "system"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Whoever can act, or a group of people."""
+
+    handle: str
+    kind: PrincipalKind
+    issuer: str  # who vouches for a user or a group; "": we do
+    subject: str  # what the issuer calls it
+    title: str
+    email: str  # verified by the issuer; "": none
+    created_by: str
+    created_at: datetime
+    disabled_at: datetime | None = None  # it may do nothing from then on
+
+    @property
+    def is_awaited(self) -> bool:
+        """Return whether it stands for an e-mail address whose owner has not logged in yet."""
+        return self.subject.startswith(AWAITED)
+
+
+# Begins the subject of a user of whom only a verified address is known. No provider calls anybody
+# so: a `sub` is ASCII.
+AWAITED = "✉ "
+
+
+@dataclass(frozen=True, slots=True)
+class PrincipalRef:
+    """Somebody as an issuer knows them, perhaps never seen here: a row is made when needed."""
+
+    kind: PrincipalKind  # USER or GROUP
+    issuer: str
+    subject: str  # `sub` of a user, name of a group, or AWAITED and an address
+    handle: str  # that it gets if it is new, made unique by a number behind it
+    title: str = ""
+    email: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Role of a principal in a project, or in all and with the installation (`*`)."""
+
+    principal: Principal
+    scope: str
+    role: Role
+    created_by: str
+    created_at: datetime
+
+
+class ProjectStore(Protocol):
+    """Projects and pools, a part of `rota.ports.store.Store`."""
+
+    async def add_project(self, new: NewProject, *, actor: str) -> Project:
+        """Create a project. `Conflict` if there is or ever was one of this name."""
+        ...
+
+    async def change_project(
+        self, changed: NewProject, *, expected_version: int, actor: str
+    ) -> Project:
+        """Replace all that is said about a project. `Conflict` if it is not as expected.
+
+        Jobs that ask for more than its policy allows from now on start nothing more.
+        """
+        ...
+
+    async def delete_project(self, name: str, *, actor: str) -> bool:
+        """Delete a project for good; return whether there was one. `Conflict`: something lives.
+
+        Its roles go with it and its tokens are revoked; the name is never given again.
+        """
+        ...
+
+    async def projects(
+        self, names: Collection[str] | None = None, *, after: str = "", limit: int = 1_000_000
+    ) -> list[Project]:
+        """List projects by name; with `names`, those of them that exist."""
+        ...
+
+    async def project_facts(self, names: Collection[str]) -> dict[str, ProjectFacts]:
+        """Return what decides about jobs, of those projects that exist."""
+        ...
+
+    async def jobs_beyond(self, project: str, policy: Policy, limit: int) -> list[str]:
+        """List jobs that ask for more than the project may by this policy, by name."""
+        ...
+
+    async def pools(self) -> list[Pool]:
+        """List the pools that are known, by name."""
+        ...
+
+    async def give_pool(self, pool: str, projects: Sequence[str], *, actor: str) -> None:
+        """Let only these projects use a pool; none: all may.
+
+        Jobs of other projects that name it start nothing more. `NotFound`: no such project.
+        """
+        ...
+
+
+class PrincipalStore(Protocol):
+    """Principals and their roles, a part of `rota.ports.store.Store`."""
+
+    async def inherit_roles(self, handle: str, issuer: str, email: str) -> None:
+        """Give a user what was bound to their verified e-mail address before they logged in."""
+        ...
+
+    async def principals(
+        self, handles: Collection[str] | None = None, *, after: str = "", limit: int = 1_000
+    ) -> list[Principal]:
+        """List principals by handle; with `handles`, those of them that exist."""
+        ...
+
+    async def disable_principal(self, handle: str, *, disabled: bool, actor: str) -> Principal:
+        """Let a principal do nothing any more, or again. `Conflict`: the last installation admin.
+
+        `NotFound`: there is none.
+        """
+        ...
+
+    async def bind(
+        self, principal: str | PrincipalRef, scope: str, role: Role, *, actor: str
+    ) -> Binding:
+        """Give a principal a role in a project or in `*`, in place of the one it had there.
+
+        `NotFound`: no such principal or project. `Conflict`: the last installation admin.
+        """
+        ...
+
+    async def unbind(self, principal: str | PrincipalRef, scope: str, *, actor: str) -> bool:
+        """Take a role; return whether there was one. `Conflict`: the last installation admin."""
+        ...
+
+    async def bindings(
+        self, *, scope: str | None = None, principal: str | None = None
+    ) -> list[Binding]:
+        """List roles by scope and principal."""
+        ...
+
+    async def orphaned_jobs(self, limit: int) -> list[tuple[str, str, str]]:
+        """List jobs, as (project, job, creator), whose creator has no role there any more."""
+        ...

@@ -1,0 +1,398 @@
+"""Parsing of submitted files in child processes, where a hostile one costs its sender only.
+
+A file of a few megabytes takes seconds of processor time and thirty times its size in memory. So
+large files are parsed by children with limits on both, one file at a time for each caller; small
+ones, of a few milliseconds, in place. This module imports no web framework: children load it, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import pickle
+import resource
+import signal
+import struct
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any, BinaryIO, NoReturn, TypeAlias, TypeVar, cast
+
+from rota.domain.calendars import Calendar
+from rota.domain.errors import Invalid, Problem, RotaError, Unavailable
+from rota.domain.jobfile import JobFile, read_file
+from rota.domain.jobfile.calendars import read_calendar
+
+T = TypeVar("T")
+Checked: TypeAlias = tuple[frozenset[str], tuple[Problem, ...]]  # projects of a file, warnings
+
+
+def parse_json(body: bytes) -> Any:
+    """Parse JSON as RFC 8259 has it; raise ValueError if it is not.
+
+    Python by itself accepts repeated keys, `NaN`, and escapes that no text can hold.
+    """
+    text = body.decode()
+    value = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+    # Half a character (a lone surrogate) can only come by an escape: no UTF-8 has one.
+    if "\\u" in text:
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise json.JSONDecodeError("a key is there twice", "", 0)
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise json.JSONDecodeError(f"{name} is not a number", "", 0)
+
+
+def why_unreadable(error: Exception) -> str:
+    """Return why a text cannot be parsed as JSON."""
+    match error:
+        case json.JSONDecodeError():
+            return error.msg
+        case UnicodeError():
+            return "it is not UTF-8"
+        case RecursionError():
+            return "it is nested too deeply"
+        case _:
+            return str(error)
+
+
+def parse_job_file(body: bytes, *, name: str | None, project: str) -> JobFile:
+    """Parse the body of a request that is a job file."""
+    return read_file(_text(body), name=name, project=project)
+
+
+def check_job_file(body: bytes, *, name: str | None, project: str) -> Checked:
+    """Parse a job file, and return little of it: the rest need not leave the child."""
+    file = parse_job_file(body, name=name, project=project)
+    return file.projects, file.warnings
+
+
+def parse_job_file_with_items(body: bytes, *, name: str | None, project: str) -> JobFile:
+    """Parse lines of JSON: the text of a job file, then items with the name of their cart."""
+    first, *others = body.split(b"\n")
+    text = _parsed_line(1, first)
+    if not isinstance(text, str):
+        raise _bad_line(1, "the first line is the text of the job file, as a JSON string")
+    items: dict[str, list[Any]] = defaultdict(list)
+    for number, line in enumerate(others, 2):
+        if line.strip():
+            item = _parsed_line(number, line)
+            cart = item.pop("cart", None) if isinstance(item, dict) else None
+            if not isinstance(cart, str):
+                raise _bad_line(number, 'an item is an object with the name of its "cart"')
+            items[cart].append(item)
+    return read_file(text, name=name, project=project, items=items)
+
+
+def parse_calendar(body: bytes, *, name: str) -> Calendar:
+    """Parse the body of a request that is a calendar."""
+    return read_calendar(_text(body), name=name)
+
+
+def _parsed_line(number: int, line: bytes) -> Any:
+    try:
+        return parse_json(line)
+    except (ValueError, RecursionError) as error:
+        raise _bad_line(number, f"not valid JSON: {why_unreadable(error)}") from error
+
+
+def _bad_line(number: int, message: str) -> Invalid:
+    where = f"line {number} of the body"
+    return Invalid(f"{where} cannot be read", [Problem(message, where)], code="malformed")
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise Invalid(
+            f"the body is not UTF-8: {error.reason} at byte {error.start}", code="malformed"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class ParsingLimits:
+    """What parsing may cost."""
+
+    in_place: int = 8 * 1024  # bytes of a file that is parsed by the server itself
+    processes: int = 2
+    waiting: int = 8  # files that wait for a child, one of each caller
+    waiting_of_caller: int = 4  # requests of one caller whose bodies are not read yet
+    memory: int = 512 * 1024 * 1024  # bytes of a child's address space
+    cpu: timedelta = timedelta(seconds=5)  # of a child, for a file of up to `bytes_per_cpu`
+    bytes_per_cpu: int = 4 * 1024 * 1024  # a larger file gets more, in proportion
+    patience: timedelta = timedelta(minutes=2)  # for a child that hardly gets a processor
+    idle: timedelta = timedelta(seconds=30)  # after the last file children end
+
+    def cpu_seconds(self, size: int) -> float:
+        """Return how long a file of this size may take."""
+        return self.cpu.total_seconds() * max(1.0, size / self.bytes_per_cpu)
+
+
+class ParsingPool:
+    """Children that parse files. They are started when they are needed, and end when idle."""
+
+    def __init__(self, limits: ParsingLimits | None = None) -> None:
+        self.limits = limits or ParsingLimits()
+        self._slots = asyncio.Semaphore(self.limits.processes)
+        self._waiting = 0
+        self._turns: dict[str, _Turn] = {}
+        self._idle: list[_Child] = []
+        self._children: set[_Child] = set()
+        self._ending: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    @asynccontextmanager
+    async def turn(self, caller: str) -> AsyncIterator[None]:
+        """Wait until no other file of this caller is being read or parsed.
+
+        Take it before a body is read: what waits then waits at its sender. Raise `Unavailable` if
+        too many wait already.
+        """
+        turn = self._turns.setdefault(caller, _Turn())
+        if turn.wanted > self.limits.waiting_of_caller:
+            raise _too_many(f"{turn.wanted} files of {caller} are being read or wait")
+        turn.wanted += 1
+        try:
+            async with turn.lock:
+                yield
+        finally:
+            turn.wanted -= 1
+            if not turn.wanted:
+                self._turns.pop(caller, None)
+
+    async def parse(
+        self,
+        function: Callable[..., T],
+        body: bytes,
+        *,
+        refuse_gone: Callable[[], Awaitable[None]] | None = None,
+        **options: Any,
+    ) -> T:
+        """Return what the function makes of a body, or raise its error.
+
+        `refuse_gone` raises if nobody waits for the answer any more; nothing is parsed then.
+        """
+        if len(body) <= self.limits.in_place:
+            return await asyncio.to_thread(function, body, **options)
+        async with self._slot():
+            if refuse_gone is not None:
+                await refuse_gone()
+            return await self._ask(partial(function, **options), body)
+
+    async def close(self) -> None:
+        """End all children; files that still wait are refused."""
+        self._is_closed = True
+        self._end_idle()
+        for child in list(self._children):
+            await child.kill()
+        self._children.clear()
+
+    @property
+    def pids(self) -> list[int]:
+        """List the processes that there are now."""
+        return [child.pid for child in self._children if child.is_alive]
+
+    @asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        if self._waiting >= self.limits.waiting:
+            raise _too_many(f"{self._waiting} files wait to be read")
+        self._waiting += 1
+        try:
+            await self._slots.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._slots.release()
+
+    async def _ask(self, function: Callable[[bytes], T], body: bytes) -> T:
+        child = await self._child()
+        try:
+            async with asyncio.timeout(self.limits.patience.total_seconds()):
+                answer = await child.ask(function, body, self.limits.cpu_seconds(len(body)))
+        except BaseException as error:
+            # Also when cancelled: whatever it would still say is the answer to this file.
+            await asyncio.shield(child.kill())
+            self._children.discard(child)
+            if isinstance(error, TimeoutError):
+                raise _too_many("no processor had time for this file") from error
+            raise
+        self._idle.append(child)
+        self._end_later()
+        if isinstance(answer, RotaError):
+            raise answer
+        return cast("T", answer)
+
+    async def _child(self) -> _Child:
+        if self._is_closed:
+            raise Unavailable("this server is stopping", code="not_ready")
+        self._children = {child for child in self._children if child.is_alive}
+        while self._idle:
+            child = self._idle.pop()
+            if child.is_alive:
+                return child
+        child = await _Child.start(self.limits.memory)
+        self._children.add(child)
+        return child
+
+    def _end_later(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+        loop = asyncio.get_running_loop()
+        self._ending = loop.call_later(self.limits.idle.total_seconds(), self._end_idle)
+
+    def _end_idle(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+        while self._idle:
+            self._idle.pop().hang_up()
+
+
+@dataclass(slots=True)
+class _Turn:
+    """Files of one caller, of which one is read."""
+
+    lock: asyncio.Lock
+    wanted: int
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.wanted = 0
+
+
+def _too_many(reason: str) -> Unavailable:
+    return Unavailable(
+        f"too many files at once: {reason}",
+        code="too_many_files",
+        hint="send it again in a few seconds; one after another is fastest",
+        facts={"retry_after_seconds": 3},
+    )
+
+
+_LENGTH = struct.Struct(">I")
+_PROGRAM = "from rota.server.gateway.parsing import serve; serve()"
+_TOLD = ("PATH", "LANG", "LC_", "TZ", "PYTHON", "LD_LIBRARY_PATH")  # no secrets of the server
+
+
+class _Child:
+    """One process that parses, seen by the server."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(cls, memory: int) -> _Child:
+        environment = {name: os.environ[name] for name in os.environ if name.startswith(_TOLD)}
+        # -P: a file named like a standard module in the current directory must not be imported.
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",
+            "-c",
+            _PROGRAM,
+            str(memory),
+            stdin=PIPE,
+            stdout=PIPE,
+            env=environment,
+            start_new_session=True,  # Ctrl-C is for the server, whose end ends it
+        )
+        return cls(process)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.returncode is None
+
+    async def ask(self, function: Callable[[bytes], T], body: bytes, seconds: float) -> object:
+        """Return what the function returns or raises there."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            for part in (pickle.dumps((function, seconds)), body):
+                self._process.stdin.write(_LENGTH.pack(len(part)))
+                self._process.stdin.write(part)
+                await self._process.stdin.drain()
+            head = await self._process.stdout.readexactly(_LENGTH.size)
+            answer = await self._process.stdout.readexactly(*_LENGTH.unpack(head))
+        except (asyncio.IncompleteReadError, ConnectionError, BrokenPipeError) as error:
+            raise _why_it_died(await self._process.wait(), seconds) from error
+        # What it says is as trusted as this process was, when it parsed such files itself.
+        return cast("object", await asyncio.to_thread(pickle.loads, answer))
+
+    def hang_up(self) -> None:
+        """Let it end by itself."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    async def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+
+
+def _why_it_died(code: int, seconds: float) -> RotaError:
+    if code == -signal.SIGPROF:
+        return _too_large(f"longer than {math.ceil(seconds)} s of a processor")
+    return Unavailable(f"what read the file has died ({code})", code="reader_died")
+
+
+def _too_large(cost: str) -> Invalid:
+    message = f"to read the file takes {cost}"
+    return Invalid(message, code="too_large", hint="split it into several files")
+
+
+def serve() -> None:
+    """Parse what arrives at standard input until its end: the program of a child."""
+    _limit(int(sys.argv[1]))
+    source, target = sys.stdin.buffer, sys.stdout.buffer
+    while order := _receive(source):
+        body = _receive(source)
+        function, seconds = pickle.loads(order)  # noqa: S301 (the server is its parent)
+        # Not caught: a parser in C is stopped by it in the middle, and the process ends.
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        answer = _answer(function, body)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        target.write(_LENGTH.pack(len(answer)))
+        target.write(answer)
+        target.flush()
+        del order, body, answer
+
+
+def _limit(memory: int) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(5)  # what others wait for goes first
+
+
+def _receive(source: BinaryIO) -> bytes:
+    head = source.read(_LENGTH.size)
+    return source.read(*_LENGTH.unpack(head)) if head else b""
+
+
+def _answer(function: Callable[[bytes], object], body: bytes) -> bytes:
+    try:
+        return pickle.dumps(function(body), pickle.HIGHEST_PROTOCOL)
+    except RotaError as error:
+        error.__cause__ = error.__context__ = None
+        return pickle.dumps(error, pickle.HIGHEST_PROTOCOL)
+    except MemoryError:
+        return pickle.dumps(_too_large("more memory than it may have"))

@@ -1,0 +1,307 @@
+"""Logins of people: begun and finished, sessions that are kept, terminals that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from itertools import islice
+
+from rota.domain.access import INSTALLATION, Rights, Role, combined
+from rota.domain.errors import Conflict, Denied
+from rota.domain.identity import EndedSession, Person, handles_for
+from rota.ports.logins import DeviceGrant, FoundPerson, LoginAttempt, Polled, Told
+from rota.ports.records import NewToken
+from rota.store import principals, tokens
+from rota.store.rows import to_json, token_from
+from rota.store.script import Many, Row, Script, query
+from rota.store.tx import Tx
+
+_MICROSECOND = timedelta(microseconds=1)
+_SLOWER = timedelta(seconds=5) // _MICROSECOND  # for terminals that ask too often
+_NEVER_IDLE = timedelta(days=366) // _MICROSECOND  # terminals end by the end of their token
+_TRIES = 1_000  # names that a person's may have been taken under
+_ADMIN_GROUPS = "oidc_admin_groups"  # who made bindings of groups that the settings name
+
+
+# --- under way
+
+
+def begin(tx: Tx, attempt: LoginAttempt, lifetime: timedelta) -> Script[None]:
+    """A login that any server can finish; those that nobody finished are forgotten."""
+    values = (
+        attempt.state,
+        attempt.browser,
+        attempt.nonce,
+        attempt.verifier,
+        attempt.next,
+        tx.now + lifetime // _MICROSECOND,
+    )
+    yield query("drop_old_attempts", now=tx.now)
+    yield Many("insert_attempt", [values])
+
+
+def finish(tx: Tx, state: str, browser: str) -> Script[LoginAttempt | None]:
+    """A login, which can be finished no more."""
+    rows = yield query("take_attempt", state=state, browser=browser, now=tx.now)
+    for row in rows:
+        return LoginAttempt(state, browser, row["nonce"], row["verifier"], row["next"])
+    return None
+
+
+# --- people
+
+
+def sign_in(tx: Tx, person: Person) -> Script[str]:
+    """The handle of a user; at first sight they become a principal without any role."""
+    known = yield from _known(person)
+    if known is None:
+        known = yield from _made(tx, person)
+    if known["disabled_at"] is not None:
+        raise disabled(known["handle"])
+    if (known["title"], known["email"]) != (person.title, person.email):
+        values = (person.title, person.email, known["handle"])
+        yield Many("rename_user", [values])
+    handle = str(known["handle"])
+    yield from principals.inherit(tx, handle, person.issuer, person.email)
+    return handle
+
+
+def disabled(handle: str) -> Denied:
+    return Denied(
+        f"{handle} is disabled here", code="login_refused", hint="an admin can enable it again"
+    )
+
+
+def _known(person: Person) -> Script[Row | None]:
+    rows = yield query("user_by_subject", issuer=person.issuer, subject=person.subject)
+    return rows[0] if rows else None
+
+
+def _made(tx: Tx, person: Person) -> Script[Row]:
+    for handle in islice(handles_for(person), _TRIES):
+        made = yield query(
+            "make_principal",
+            handle=handle,
+            kind="user",
+            issuer=person.issuer,
+            subject=person.subject,
+            title=person.title,
+            email=person.email,
+            by=handle,
+            now=tx.now,
+        )
+        # Not made: the handle is another's, or this person logs in twice at once.
+        known = yield from _known(person)
+        if made:
+            tx.record("principal.created", [handle], actor=handle, kind="user")
+        if known is not None:
+            return known
+    raise Conflict(f"no name is left for {person.username}", code="name_taken")
+
+
+def find_person(person: Person) -> Script[FoundPerson | None]:
+    """A user with their own roles and those of their groups."""
+    rows = yield query("roles_of_user", issuer=person.issuer, subject=person.subject)
+    if not rows:
+        return None
+    bound = [(row["scope"], Role(row["bound"])) for row in rows if row["scope"] is not None]
+    if person.groups:
+        theirs = yield query("roles_of_groups", issuer=person.issuer, groups=list(person.groups))
+        bound += [(row["scope"], Role(row["bound"])) for row in theirs]
+    first = rows[0]
+    return FoundPerson(first["handle"], Rights(combined(bound)), first["disabled_at"] is not None)
+
+
+def bind_admin_groups(tx: Tx, issuer: str, groups: frozenset[str]) -> Script[None]:
+    """Groups that are admins by the settings, as bindings that everybody can see."""
+    before = yield query("groups_bound_by", by=_ADMIN_GROUPS)
+    for row in before:
+        if row["issuer"] != issuer or row["subject"] not in groups:
+            yield query("unbind", principal=row["handle"], scope=INSTALLATION)
+            tx.effects.callers = True
+    bound = {row["subject"] for row in before if row["issuer"] == issuer}
+    for group in sorted(groups - bound):
+        handle = yield from _group(tx, issuer, group)
+        given = yield query("role_in", principal=handle, scope=INSTALLATION)
+        if given and Role(given[0]["role"]) is Role.ADMIN:  # by somebody, who may take it again
+            continue
+        yield Many("bind_at_least", [(handle, INSTALLATION, Role.ADMIN, _ADMIN_GROUPS, tx.now)])
+        tx.effects.callers = True
+
+
+def _group(tx: Tx, issuer: str, name: str) -> Script[str]:
+    """The handle of a group, which is made if need be."""
+    for handle in islice(handles_for(Person(issuer, name, f"group-{name}")), _TRIES):
+        known = yield query("group_by_name", issuer=issuer, name=name)
+        if known:
+            return str(known[0]["handle"])
+        yield query(
+            "make_principal",
+            handle=handle,
+            kind="group",
+            issuer=issuer,
+            subject=name,
+            title=name,
+            email="",
+            by=_ADMIN_GROUPS,
+            now=tx.now,
+        )
+    raise Conflict(f"no name is left for the group {name}", code="name_taken")
+
+
+# --- sessions
+
+
+def open_session(tx: Tx, token: NewToken, told: Told, idle: timedelta) -> Script[None]:
+    """A session, and what the provider said; their other sessions learn of the groups."""
+    yield from tokens.add(tx, token)
+    person = told.person
+    assert person is not None, "somebody has logged in"
+    values = (
+        token.id,
+        person.issuer,
+        person.subject,
+        person.sid,
+        to_json(person.groups),
+        told.refresh_token,
+        told.id_token,
+        tx.now,
+        tx.now + idle // _MICROSECOND,
+    )
+    yield Many("insert_login", [values])
+    yield from _spread_groups(tx, person)
+    yield query("drop_logins_without_token")
+
+
+def _spread_groups(tx: Tx, person: Person) -> Script[None]:
+    """Terminals have no refresh token: they learn of groups by the person's other sessions."""
+    changed = yield query(
+        "set_groups", issuer=person.issuer, subject=person.subject, groups=to_json(person.groups)
+    )
+    if changed:
+        tx.effects.callers = True
+
+
+def keep(tx: Tx, token: str, idle: timedelta, lifetime: timedelta, most: timedelta) -> Script[None]:
+    """A session was used: browsers have an idle end, terminals one that moves on."""
+    yield query("move_idle_end", token=token, until=tx.now + idle // _MICROSECOND)
+    yield query(
+        "move_terminal_end",
+        token=token,
+        until=tx.now + lifetime // _MICROSECOND,
+        most=most // _MICROSECOND,
+    )
+
+
+def take_refresh(tx: Tx, token: str, older: timedelta, lasts: timedelta) -> Script[str | None]:
+    """A server takes it on to refresh a session, for as long as a provider may need."""
+    rows = yield query(
+        "take_refresh",
+        token=token,
+        now=tx.now,
+        before=tx.now - older // _MICROSECOND,
+        until=tx.now + lasts // _MICROSECOND,
+    )
+    return str(rows[0]["refresh_token"]) if rows else None
+
+
+def save_refresh(tx: Tx, token: str, told: Told) -> Script[None]:
+    """What the provider said at a refresh."""
+    yield query(
+        "save_refresh",
+        token=token,
+        now=tx.now,
+        refresh_token=told.refresh_token,
+        id_token=told.id_token,
+    )
+    if told.person is not None:
+        yield from _spread_groups(tx, told.person)
+
+
+def id_token_of(token: str) -> Script[str | None]:
+    rows = yield query("id_token_of", token=token)
+    return rows[0]["id_token"] if rows else None
+
+
+def end(tx: Tx, ended: EndedSession) -> Script[int]:
+    """Sessions that the provider has ended; their number."""
+    rows = yield query(
+        "end_logins", issuer=ended.issuer, sid=ended.sid, subject=ended.subject, now=tx.now
+    )
+    if rows:
+        tx.effects.callers = True
+        tx.record("token.revoked", [row["id"] for row in rows], actor="provider")
+    return len(rows)
+
+
+# --- terminals
+
+
+def begin_device(tx: Tx, grant: DeviceGrant, lifetime: timedelta, every: timedelta) -> Script[None]:
+    """A terminal that waits; those that nobody let in are forgotten."""
+    interval = every // _MICROSECOND
+    values = (
+        grant.device,
+        grant.code,
+        grant.host,
+        grant.address,
+        tx.now + lifetime // _MICROSECOND,
+        tx.now - interval,
+        interval,
+    )
+    yield query("drop_old_devices", now=tx.now)
+    yield Many("insert_device", [values])
+
+
+def device_by_code(now: int, code: str) -> Script[DeviceGrant | None]:
+    rows = yield query("device_by_code", code=code, now=now)
+    for row in rows:
+        return DeviceGrant(row["device"], row["code"], row["host"], row["address"])
+    return None
+
+
+def decide_device(tx: Tx, code: str, session: str, *, is_approved: bool) -> Script[bool]:
+    """Whether it still waited."""
+    state = "approved" if is_approved else "denied"
+    rows = yield query("decide_device", code=code, session=session, state=state, now=tx.now)
+    return bool(rows)
+
+
+def poll_device(tx: Tx, device: str, token: NewToken) -> Script[Polled]:
+    """What a terminal is told; once it was let in, its token is made."""
+    rows = yield query("device_to_poll", device=device)
+    if not rows or rows[0]["expires_at"] <= tx.now or rows[0]["state"] == "used":
+        return Polled.EXPIRED
+    row = rows[0]
+    if row["state"] == "denied":
+        return Polled.DENIED
+    if row["state"] == "approved":
+        is_let_in = yield from _let_in(tx, row, token)
+        return Polled.GRANTED if is_let_in else Polled.DENIED
+    is_too_soon = tx.now - row["asked_at"] < row["every"]
+    every = row["every"] + _SLOWER if is_too_soon else row["every"]
+    yield Many("note_poll", [(tx.now, every, device)])
+    return Polled.TOO_SOON if is_too_soon else Polled.PENDING
+
+
+def _let_in(tx: Tx, grant: Row, token: NewToken) -> Script[bool]:
+    """Whether the session that let it in is still open; then the terminal has its rights."""
+    yield query("use_up_device", device=grant["device"])
+    rows: Sequence[Row] = yield query("open_session_of", id=grant["session"], now=tx.now)
+    if not rows:
+        return False
+    opener = token_from(rows[0])
+    made = replace(
+        token,
+        name=opener.name,
+        role=opener.role,
+        created_by=opener.name,
+        parent=rows[0]["parent"],
+        principal=opener.principal,
+        project=opener.project,
+        verbs=opener.verbs,
+    )
+    yield from tokens.add(tx, made)
+    yield query("copy_login", opener=opener.id, token=token.id, until=tx.now + _NEVER_IDLE)
+    return True

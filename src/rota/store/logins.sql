@@ -1,0 +1,152 @@
+-- name: drop_old_attempts
+-- Forget logins that nobody finished in time.
+DELETE FROM login_attempt WHERE expires_at <= :now;
+
+-- name: insert_attempt
+-- A login under way.
+INSERT INTO login_attempt (state, browser, nonce, verifier, next, expires_at)
+VALUES (:state, :browser, :nonce, :verifier, :next, :expires_at);
+
+-- name: take_attempt
+-- A login of this browser, which is gone from now on.
+DELETE FROM login_attempt WHERE state = :state AND browser = :browser AND expires_at > :now
+RETURNING nonce, verifier, next;
+
+-- name: user_by_subject
+-- A user by what the provider calls them.
+SELECT handle, title, email, disabled_at FROM principal
+WHERE kind = 'user' AND issuer = :issuer AND subject = :subject AND issuer <> '';
+
+-- name: group_by_name
+-- A group of a provider.
+SELECT handle FROM principal
+WHERE kind = 'group' AND issuer = :issuer AND subject = :name AND issuer <> '';
+
+-- name: make_principal
+-- A user or group, unless the handle is taken or they have one.
+INSERT INTO principal (handle, kind, issuer, subject, title, email, created_by, created_at)
+VALUES (:handle, :kind, :issuer, :subject, :title, :email, :by, :now)
+ON CONFLICT DO NOTHING RETURNING handle;
+
+-- name: rename_user
+-- What the provider says of a user has changed.
+UPDATE principal SET title = :title, email = :email WHERE handle = :handle;
+
+-- name: roles_of_user
+-- A user, in a row for each of their own roles, or one without a role.
+SELECT principal.handle, principal.disabled_at, binding.scope, binding.role AS bound
+FROM principal
+LEFT JOIN binding ON binding.principal = principal.handle
+    AND (binding.scope = '*' OR EXISTS (SELECT 1 FROM project
+        WHERE project.name = binding.scope AND project.deleted_at IS NULL))
+WHERE principal.kind = 'user' AND principal.issuer = :issuer AND principal.subject = :subject
+    AND principal.issuer <> '';
+
+-- name: groups_bound_by
+-- Groups with a role in the installation that somebody gave them.
+SELECT principal.handle, principal.issuer, principal.subject
+FROM binding JOIN principal ON principal.handle = binding.principal
+WHERE binding.scope = '*' AND binding.created_by = :by AND principal.kind = 'group';
+
+-- name: unbind
+-- A principal has no role there any more.
+DELETE FROM binding WHERE principal = :principal AND scope = :scope;
+
+-- name: insert_login
+-- What the provider said when a session was opened.
+INSERT INTO login_session
+    (token, issuer, subject, sid, groups, refresh_token, id_token, refreshed_at, idle_until)
+VALUES (:token, :issuer, :subject, :sid, :groups, :refresh_token, :id_token, :now, :idle_until);
+
+-- name: set_groups
+-- All sessions of a person know the groups that the provider told last.
+UPDATE login_session SET groups = :groups
+WHERE issuer = :issuer AND subject = :subject AND groups <> :groups RETURNING token;
+
+-- name: drop_logins_without_token
+-- Forget sessions whose token is forgotten.
+DELETE FROM login_session WHERE NOT EXISTS (SELECT 1 FROM token WHERE token.id = login_session.token);
+
+-- name: move_idle_end
+-- A session of a browser was used.
+UPDATE login_session SET idle_until = :until
+WHERE token = :token AND EXISTS (SELECT 1 FROM token AS used WHERE used.id = :token AND used.kind = 'session');
+
+-- name: move_terminal_end
+-- A session of a terminal was used: it goes on, up to a time after it was opened.
+UPDATE token
+SET expires_at = CASE WHEN created_at + :most < :until THEN created_at + :most ELSE :until END
+WHERE id = :token AND kind = 'terminal' AND revoked_at IS NULL;
+
+-- name: take_refresh
+-- Whoever changes this row may use the refresh token: used twice, the provider takes both for theft.
+UPDATE login_session SET refreshing_until = :until
+WHERE token = :token AND refresh_token IS NOT NULL AND refreshed_at <= :before
+    AND (refreshing_until IS NULL OR refreshing_until <= :now)
+RETURNING refresh_token;
+
+-- name: save_refresh
+-- What the provider said at a refresh; a token that it did not renew stays.
+UPDATE login_session SET refreshed_at = :now, refreshing_until = NULL,
+    refresh_token = coalesce(:refresh_token, refresh_token), id_token = coalesce(:id_token, id_token)
+WHERE token = :token;
+
+-- name: id_token_of
+-- What the provider wants back at the logout.
+SELECT id_token FROM login_session WHERE token = :token;
+
+-- name: end_logins
+-- The provider ended a session, or all of a user: those whose name for it is not known, too.
+UPDATE token SET revoked_at = :now
+WHERE revoked_at IS NULL AND id IN (
+    SELECT login_session.token FROM login_session JOIN token AS own ON own.id = login_session.token
+    WHERE login_session.issuer = :issuer
+        AND ((login_session.sid <> '' AND login_session.sid = :sid)
+            OR (login_session.subject = :subject
+                AND (:sid = '' OR (login_session.sid = '' AND own.kind = 'session')))))
+RETURNING id;
+
+-- name: drop_old_devices
+-- Forget terminals that nobody let in in time.
+DELETE FROM device_grant WHERE expires_at <= :now;
+
+-- name: insert_device
+-- A terminal that waits to be let in.
+INSERT INTO device_grant (device, code, host, address, expires_at, asked_at, every, state)
+VALUES (:device, :code, :host, :address, :expires_at, :asked_at, :every, 'pending');
+
+-- name: device_by_code
+-- A terminal that waits.
+SELECT device, code, host, address FROM device_grant
+WHERE code = :code AND state = 'pending' AND expires_at > :now;
+
+-- name: decide_device
+-- A person let a terminal in, or not.
+UPDATE device_grant SET state = :state, session = :session
+WHERE code = :code AND state = 'pending' AND expires_at > :now RETURNING device;
+
+-- name: device_to_poll
+-- A terminal that asks whether it was let in.
+-- postgres: FOR UPDATE
+SELECT * FROM device_grant WHERE device = :device;
+
+-- name: note_poll
+-- When a terminal has asked, and how long it has to wait until it may again.
+UPDATE device_grant SET asked_at = :now, every = :every WHERE device = :device;
+
+-- name: use_up_device
+-- It was let in, once.
+UPDATE device_grant SET state = 'used' WHERE device = :device;
+
+-- name: open_session_of
+-- The session in which a person let a terminal in, if it is still open.
+SELECT token.* FROM token LEFT JOIN login_session ON login_session.token = token.id
+WHERE token.id = :id AND token.kind = 'session' AND token.revoked_at IS NULL
+    AND (token.expires_at IS NULL OR token.expires_at > :now)
+    AND (login_session.token IS NULL OR login_session.idle_until > :now);
+
+-- name: copy_login
+-- The terminal's session is of the same person.
+INSERT INTO login_session (token, issuer, subject, sid, groups, refreshed_at, idle_until)
+SELECT :token, issuer, subject, '', groups, refreshed_at, CAST(:until AS BIGINT)
+FROM login_session WHERE token = :opener;

@@ -1,0 +1,223 @@
+"""Principals and their roles: made at first sight, bound to scopes, disabled and found.
+
+Whatever changes what somebody may do marks `callers`, so that no server goes by what it remembers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from rota.domain.access import INSTALLATION, Role
+from rota.domain.errors import Conflict, NotFound
+from rota.domain.ids import instant
+from rota.ports.projects import (
+    AWAITED,
+    Binding,
+    Principal,
+    PrincipalKind,
+    PrincipalRef,
+)
+from rota.store.projects import share_projects
+from rota.store.rows import optional_instant
+from rota.store.script import Many, Row, Script, query
+from rota.store.tx import Tx
+
+_MOST_TRIES = 1_000  # handles with a number behind them
+
+
+def no_such_principal(name: str) -> NotFound:
+    return NotFound(
+        f"there is no principal {name}",
+        code="principal_not_found",
+        hint="rota principal list shows them; a group that has no role yet is group:NAME",
+    )
+
+
+def find(
+    handles: Collection[str] | None = None, *, after: str = "", limit: int = 1_000
+) -> Script[list[Principal]]:
+    if handles is None:
+        rows = yield query("select_principals", after=after, limit=limit)
+    else:
+        rows = yield query("select_principals_by_handle", handles=handles)
+    return [_principal(row) for row in rows]
+
+
+def _principal(row: Row) -> Principal:
+    return Principal(
+        handle=row["handle"],
+        kind=PrincipalKind(row["kind"]),
+        issuer=row["issuer"],
+        subject=row["subject"],
+        title=row["title"],
+        email=row["email"],
+        created_by=row["created_by"],
+        created_at=instant(row["created_at"]),
+        disabled_at=optional_instant(row["disabled_at"]),
+    )
+
+
+def inherit(tx: Tx, handle: str, issuer: str, email: str) -> Script[None]:
+    """Give a user who has logged in what was bound to their verified e-mail address before.
+
+    For the transaction of their login. What they have already stays where it is higher.
+    """
+    subject = f"{AWAITED}{email.lower()}"
+    awaited = (yield from _by_subject(PrincipalKind.USER, issuer, subject)) if email else None
+    if awaited is None:
+        return
+    for row in (yield query("select_bindings", scope=None, principal=awaited.handle)):
+        own = yield query("role_in", principal=handle, scope=row["scope"])
+        if not own or not Role(own[0]["role"]).includes(Role(row["role"])):
+            values = (handle, row["scope"], row["role"], row["bound_by"], tx.now)
+            yield Many("put_binding", [values])
+        yield query("take_binding", principal=awaited.handle, scope=row["scope"])
+        tx.effects.callers = True
+
+
+def _by_subject(kind: PrincipalKind, issuer: str, subject: str) -> Script[Principal | None]:
+    rows = yield query("principal_by_subject", kind=kind, issuer=issuer, subject=subject)
+    return _principal(rows[0]) if rows else None
+
+
+def _found(handle: str) -> Script[Principal]:
+    rows = yield query("select_principals_by_handle", handles=[handle])
+    if not rows:
+        raise no_such_principal(handle)
+    return _principal(rows[0])
+
+
+def _made(tx: Tx, ref: PrincipalRef, *, actor: str) -> Script[Principal]:
+    """A new principal, unless another transaction made it meanwhile."""
+    for handle in _handles(ref.handle):
+        made = yield query(
+            "insert_principal",
+            handle=handle,
+            kind=ref.kind,
+            issuer=ref.issuer,
+            subject=ref.subject,
+            title=ref.title,
+            email=ref.email,
+            actor=actor,
+            now=tx.now,
+        )
+        if made:
+            tx.record("principal.created", [handle], actor=actor, kind=ref.kind)
+            return (yield from _found(handle))
+        known = yield from _by_subject(ref.kind, ref.issuer, ref.subject)
+        if known is not None:
+            return known
+    raise Conflict(f"all handles like {ref.handle} are taken", code="handle_taken")
+
+
+def _handles(wished: str) -> Iterator[str]:
+    yield wished
+    for number in range(2, _MOST_TRIES):
+        yield f"{wished}-{number}"
+
+
+def disable(tx: Tx, handle: str, *, disabled: bool, actor: str) -> Script[Principal]:
+    """Let a principal do nothing any more, or again."""
+    known = yield from _found(handle)
+    if disabled:
+        yield from _refuse_last_admin(handle)
+    if (known.disabled_at is not None) != disabled:
+        yield Many("set_disabled", [(tx.now if disabled else None, handle)])
+        event = "principal.disabled" if disabled else "principal.enabled"
+        tx.record(event, [handle], actor=actor)
+        tx.effects.callers = True
+    return (yield from _found(handle))
+
+
+def bind(
+    tx: Tx, principal: str | PrincipalRef, scope: str, role: Role, *, actor: str
+) -> Script[Binding]:
+    """Give a principal a role in a scope."""
+    if scope != INSTALLATION:
+        yield from share_projects([scope])
+    known = yield from _resolved(principal)
+    if known is None:
+        if isinstance(principal, str):
+            raise no_such_principal(principal)
+        known = yield from _made(tx, principal, actor=actor)
+    if scope == INSTALLATION and role is not Role.ADMIN:
+        yield from _refuse_last_admin(known.handle)
+    before = yield query("role_in", principal=known.handle, scope=scope)
+    if not before or before[0]["role"] != role:
+        yield Many("put_binding", [(known.handle, scope, role, actor, tx.now)])
+        old = before[0]["role"] if before else None
+        _record(tx, "role.granted", scope, known.handle, actor, role=role, before=old)
+    [bound] = yield from find_bindings(scope=scope, principal=known.handle)
+    return bound
+
+
+def unbind(tx: Tx, principal: str | PrincipalRef, scope: str, *, actor: str) -> Script[bool]:
+    """Take the role that a principal has in a scope."""
+    known = yield from _resolved(principal)
+    if known is None:
+        return False
+    if scope == INSTALLATION:
+        yield from _refuse_last_admin(known.handle)
+    taken = yield query("take_binding", principal=known.handle, scope=scope)
+    if taken:
+        _record(tx, "role.revoked", scope, known.handle, actor, before=taken[0]["role"])
+    return bool(taken)
+
+
+def _record(tx: Tx, event: str, scope: str, handle: str, actor: str, **data: object) -> None:
+    project = "" if scope == INSTALLATION else scope
+    tx.record_in(project, event, [handle], actor=actor, **data)
+    tx.effects.callers = True
+
+
+def _resolved(principal: str | PrincipalRef) -> Script[Principal | None]:
+    if isinstance(principal, str):
+        rows = yield query("select_principals_by_handle", handles=[principal])
+        return _principal(rows[0]) if rows else None
+    if principal.subject.startswith(AWAITED):
+        rows = yield query("principals_by_email", issuer=principal.issuer, email=principal.email)
+        if len(rows) > 1:
+            raise Conflict(
+                f"several users have the address {principal.email}",
+                code="principal_ambiguous",
+                hint=f"name one by its handle: {', '.join(row['handle'] for row in rows)}",
+            )
+        if rows:
+            return _principal(rows[0])
+    return (yield from _by_subject(principal.kind, principal.issuer, principal.subject))
+
+
+def _refuse_last_admin(handle: str) -> Script[None]:
+    """`Conflict` if nobody else could change the installation once this one may not."""
+    admins = {row["principal"] for row in (yield query("admins_of_installation"))}
+    if handle not in admins:
+        return
+    others = admins - {handle}
+    if others and (yield query("enabled_principals", handles=others)):
+        return
+    raise Conflict(
+        f"{handle} is the last admin of the installation",
+        code="last_admin",
+        hint="make another one first: rota role grant PRINCIPAL admin --installation",
+    )
+
+
+def find_bindings(
+    *, scope: str | None = None, principal: str | None = None
+) -> Script[list[Binding]]:
+    rows = yield query("select_bindings", scope=scope, principal=principal)
+    return [
+        Binding(
+            _principal(row),
+            row["scope"],
+            Role(row["role"]),
+            row["bound_by"],
+            instant(row["bound_at"]),
+        )
+        for row in rows
+    ]
+
+
+def orphaned_jobs(limit: int) -> Script[list[tuple[str, str, str]]]:
+    rows = yield query("orphaned_jobs", limit=limit)
+    return [(row["project"], row["name"], row["created_by"]) for row in rows]

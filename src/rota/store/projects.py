@@ -1,0 +1,237 @@
+"""Projects: created, changed, deleted and found; and pools that are given to some of them.
+
+`bounds` of a project is its policy together with the pools of others, as the gates read it with
+each job: who changes one of the two writes it anew, in the transaction of the change.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from rota.domain.access import no_such_project
+from rota.domain.errors import Conflict, StaleTransition
+from rota.domain.ids import JobId, instant
+from rota.domain.policy import Bounds, Policy, barred_pools, is_within
+from rota.domain.spec import DEFAULT_PROJECT
+from rota.ports.projects import NewProject, Pool, Project, ProjectFacts
+from rota.store.gates import lock_gates
+from rota.store.releases import block_job
+from rota.store.rows import bounds_from, bounds_to, from_json, rules_from, to_json
+from rota.store.script import Many, Row, Script, lock, query
+from rota.store.tx import Tx
+
+_NO_BOUNDS = Bounds()
+_KEEPERS = ("job", "run", "cart", "template", "calendar", "declaration")
+_WORDS = {"template": "cart template", "declaration": "limit or resource"}
+
+
+def find(
+    names: Collection[str] | None = None, *, after: str = "", limit: int = 1_000_000
+) -> Script[list[Project]]:
+    if names is None:
+        rows = yield query("select_projects", after=after, limit=limit)
+    else:
+        rows = yield query("select_projects_by_name", names=names)
+    return [_project(row) for row in rows]
+
+
+def facts(names: Collection[str]) -> Script[dict[str, ProjectFacts]]:
+    rows = yield query("select_projects_by_name", names=names)
+    return {row["name"]: _facts(row) for row in rows}
+
+
+def _project(row: Row) -> Project:
+    return Project(
+        name=row["name"],
+        title=row["title"],
+        defaults=from_json(row["defaults"]),
+        policy=from_json(row["policy"]),
+        version=row["version"],
+        created_by=row["created_by"],
+        created_at=instant(row["created_at"]),
+        updated_by=row["updated_by"],
+        updated_at=instant(row["updated_at"]),
+    )
+
+
+def _facts(row: Row) -> ProjectFacts:
+    bounds = bounds_from(row["bounds"]) or _NO_BOUNDS
+    return ProjectFacts(from_json(row["defaults"]), bounds.policy, bounds.barred, row["version"])
+
+
+def share_projects(names: Iterable[str]) -> Script[None]:
+    """Let these projects neither change nor go until the transaction ends; all must be there."""
+    wanted = sorted(set(names))
+    if not wanted:
+        return
+    yield lock("used_projects", names=wanted)
+    found = {row["name"] for row in (yield query("existing_projects", names=wanted))}
+    for name in wanted:
+        if name not in found:
+            raise no_such_project(name)
+
+
+def add(tx: Tx, new: NewProject, *, actor: str) -> Script[Project]:
+    """Create a project."""
+    # Whoever gives pools away has all projects locked, and must not miss this one.
+    yield lock("projects", names=[DEFAULT_PROJECT])
+    given = yield from _given()
+    bounds = Bounds(new.policy, barred_pools(given, new.name))
+    made = yield query(
+        "insert_project", bounds=bounds_to(bounds), actor=actor, now=tx.now, **_said(new)
+    )
+    if not made:
+        raise (yield from _name_is_taken(new.name))
+    tx.record_in(new.name, "project.created", [new.name], actor=actor)
+    return (yield from _found(new.name))
+
+
+def _said(new: NewProject) -> dict[str, str]:
+    return {
+        "name": new.name,
+        "title": new.title,
+        "defaults": to_json(new.defaults or {}),
+        "policy": to_json(new.policy_document or {}),
+    }
+
+
+def _name_is_taken(name: str) -> Script[Conflict]:
+    if (yield query("deleted_project", name=name)):
+        message = f"there was a project {name}, and a name is never given twice"
+        return Conflict(message, code="project_exists", hint="choose another name")
+    message = f"there is a project {name} already"
+    return Conflict(message, code="project_exists", hint=f"rota project show {name}")
+
+
+def change(tx: Tx, changed: NewProject, *, expected_version: int, actor: str) -> Script[Project]:
+    """Replace what is said about a project; its jobs keep to a new policy at once."""
+    name = changed.name
+    yield lock("projects", names=[name])
+    rows = yield query("select_projects_by_name", names=[name])
+    if not rows:
+        raise no_such_project(name)
+    said = _said(changed)
+    values = (said["title"], said["defaults"], said["policy"], actor, tx.now, name)
+    try:
+        yield Many("update_project", [(*values, expected_version)])
+    except StaleTransition as error:
+        raise _changed_meanwhile(name) from error
+    given = yield from _given()
+    bounds = Bounds(changed.policy, barred_pools(given, name))
+    if bounds_to(bounds) != rows[0]["bounds"]:
+        yield Many("set_bounds", [(bounds_to(bounds), name)])
+        asked = yield query("rules_of_project", project=name)
+        yield from _stop_excess(tx, {name: bounds}, asked)
+    tx.record_in(name, "project.changed", [name], actor=actor)
+    return (yield from _found(name))
+
+
+def _changed_meanwhile(name: str) -> Conflict:
+    return Conflict(
+        f"project {name} was changed by someone else meanwhile",
+        code="etag_mismatch",
+        hint="look at it again",
+    )
+
+
+def _found(name: str) -> Script[Project]:
+    [row] = yield query("select_projects_by_name", names=[name])
+    return _project(row)
+
+
+def _stop_excess(tx: Tx, bounds: Mapping[str, Bounds], asked: Iterable[Row]) -> Script[None]:
+    """Block what is queued of jobs that ask for more than they may; others are let go by the sweep.
+
+    Their gates are locked first: what a firing that went by the old bounds has queued is seen, and
+    one that comes later goes by the new ones.
+    """
+    beyond = {
+        row["id"]
+        for row in asked
+        if row["project"] in bounds
+        and not is_within(bounds[row["project"]], rules_from(row["rules"]))
+    }
+    yield from lock_gates(beyond)
+    waiting = (yield query("jobs_with_waiting_runs", ids=beyond)) if beyond else ()
+    for job in sorted(row["job_id"] for row in waiting):
+        yield from block_job(tx, JobId(job))
+
+
+def jobs_beyond(project: str, policy: Policy, limit: int) -> Script[list[str]]:
+    """Jobs that ask for more than the project may by this policy."""
+    given = yield from _given()
+    bounds = Bounds(policy, barred_pools(given, project))
+    rows = () if bounds.are_open else (yield query("rules_of_project", project=project))
+    asked = [rules_from(row["rules"]) for row in rows]
+    return sorted(rules.name for rules in asked if not is_within(bounds, rules))[:limit]
+
+
+def delete(tx: Tx, name: str, *, actor: str) -> Script[bool]:
+    """Delete a project in which nothing lives."""
+    yield lock("projects", names=[name])
+    if not (yield query("existing_projects", names=[name])):
+        return False
+    if name == DEFAULT_PROJECT:
+        message = f"project {DEFAULT_PROJECT} is always there"
+        raise Conflict(message, code="project_is_default")
+    [life] = yield query("life_of_project", name=name)
+    for keeper in _KEEPERS:
+        if life[keeper] is not None:
+            raise Conflict(
+                f"project {name} still has a {_WORDS.get(keeper, keeper)}: {life[keeper]}",
+                code="project_in_use",
+                hint="delete what is in it first",
+            )
+    yield Many("end_project", [(tx.now, actor, name)])
+    yield query("forget_roles_in", scope=name)
+    yield query("revoke_tokens_of_project", name=name, now=tx.now)
+    yield query("forget_quota", name=name)
+    # Pools that only it had stay its own: without their rows they would be for all.
+    tx.record_in(name, "project.deleted", [name], actor=actor)
+    tx.effects.callers = True
+    return True
+
+
+def pools() -> Script[list[Pool]]:
+    given = yield from _given()
+    rows = yield query("known_pools")
+    return [Pool(row["name"], row["workers"], tuple(given.get(row["name"], ()))) for row in rows]
+
+
+def _given() -> Script[dict[str, list[str]]]:
+    given: dict[str, list[str]] = defaultdict(list)
+    for row in (yield query("given_pools")):
+        given[row["pool"]].append(row["project"])
+    return given
+
+
+def give_pool(tx: Tx, pool: str, projects: Sequence[str], *, actor: str) -> Script[None]:
+    """Let only these projects use a pool, or all."""
+    yield lock("every_project")
+    wanted = sorted(set(projects))
+    found = (yield query("existing_projects", names=wanted)) if wanted else ()
+    known = {row["name"] for row in found}
+    for name in wanted:
+        if name not in known:
+            raise no_such_project(name)
+    yield query("take_pool", pool=pool)
+    if wanted:
+        yield Many("give_pool", [(pool, project) for project in wanted])
+    yield from _rebound(tx, pool)
+    tx.record("pool.given", [pool], actor=actor, projects=wanted)
+
+
+def _rebound(tx: Tx, pool: str) -> Script[None]:
+    given = yield from _given()
+    new: dict[str, Bounds] = {}
+    for row in (yield query("select_projects", after="", limit=1_000_000)):
+        old = bounds_from(row["bounds"])
+        policy = old.policy if old else Policy()
+        bounds = Bounds(policy, barred_pools(given, row["name"]))
+        if bounds != (old or _NO_BOUNDS):
+            new[row["name"]] = bounds
+    if new:
+        yield Many("set_bounds", [(bounds_to(bounds), name) for name, bounds in new.items()])
+        asked = yield query("rules_of_pool", pool=pool)
+        yield from _stop_excess(tx, new, asked)

@@ -1,0 +1,383 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from rota.domain.access import Role
+from rota.domain.errors import Denied
+from rota.domain.identity import EndedSession, Person
+from rota.ports.logins import DeviceGrant, LoginAttempt, Polled, Told
+from rota.ports.projects import AWAITED, PrincipalKind, PrincipalRef
+from rota.ports.records import FoundToken, NewToken
+from testkit.builders import MINUTE, Scene
+
+pytestmark = pytest.mark.anyio
+
+ISSUER = "https://login.example.org"
+ANN = Person(ISSUER, "u1", "ann", "Ann", "ann@example.org", "s1", ("ops",))
+ATTEMPT = LoginAttempt("state", "browser", "nonce", "verifier", "/jobs")
+GRANT = DeviceGrant("device", "BCDFGHJK", "laptop", "192.0.2.7")
+TEN_MINUTES, HOUR, DAY = timedelta(minutes=10), timedelta(hours=1), timedelta(days=1)
+EVERY = timedelta(seconds=5)
+QUARTER = timedelta(minutes=15)
+
+
+def session(name: str = "t_s", lifetime: timedelta = DAY, handle: str = "ann") -> NewToken:
+    return NewToken(
+        name, handle, Role.ADMIN, f"digest of {name}", "session", handle, lifetime, principal=handle
+    )
+
+
+def terminal(name: str = "t_c") -> NewToken:
+    return NewToken(name, "", Role.VIEWER, f"digest of {name}", "terminal", "", 12 * HOUR)
+
+
+async def log_in(
+    scene: Scene, person: Person = ANN, token: str = "t_s", refresh: str | None = "sealed"
+) -> str:
+    handle = await scene.store.sign_in(person)
+    told = Told(person, refresh, "sealed id")
+    await scene.store.open_login(session(token, handle=handle), told, 2 * HOUR)
+    return handle
+
+
+async def found(scene: Scene, token: str = "t_s") -> FoundToken | None:
+    return await scene.store.token_by_digest(f"digest of {token}")
+
+
+async def roles(scene: Scene, token: str = "t_s") -> dict[str, Role]:
+    there = await found(scene, token)
+    assert there is not None
+    return there.rights.by_scope()
+
+
+class TestAttempts:
+    async def test_a_login_is_finished_once_in_the_browser_that_began_it(
+        self, scene: Scene
+    ) -> None:
+        await scene.store.begin_login(ATTEMPT, TEN_MINUTES)
+
+        foreign = await scene.store.finish_login("state", "another browser")
+        first = await scene.store.finish_login("state", "browser")
+        second = await scene.store.finish_login("state", "browser")
+
+        assert (foreign, first, second) == (None, ATTEMPT, None)
+
+    async def test_a_login_that_takes_too_long_is_over(self, scene: Scene) -> None:
+        await scene.store.begin_login(ATTEMPT, TEN_MINUTES)
+        scene.advance(TEN_MINUTES)
+
+        assert await scene.store.finish_login("state", "browser") is None
+
+    async def test_logins_that_nobody_finished_are_forgotten(self, scene: Scene) -> None:
+        await scene.store.begin_login(ATTEMPT, TEN_MINUTES)
+        scene.advance(TEN_MINUTES)
+
+        await scene.store.begin_login(ATTEMPT, TEN_MINUTES)
+
+        assert await scene.store.finish_login("state", "browser") == ATTEMPT
+
+
+class TestPeople:
+    async def test_a_person_keeps_the_handle_of_the_first_login(self, scene: Scene) -> None:
+        first = await scene.store.sign_in(ANN)
+
+        again = await scene.store.sign_in(replace(ANN, username="anna", title="Anna"))
+
+        assert (first, again) == ("ann", "ann")
+
+    async def test_nobody_gets_the_handle_of_another(self, scene: Scene) -> None:
+        handles = [
+            await scene.store.sign_in(ANN),
+            await scene.store.sign_in(replace(ANN, subject="u2", email="")),
+            await scene.store.sign_in(replace(ANN, issuer="https://other.example", email="")),
+        ]
+
+        assert handles == ["ann", "ann-2", "ann-3"]
+
+    async def test_whoever_is_disabled_is_not_let_in(self, scene: Scene) -> None:
+        await scene.store.sign_in(ANN)
+        await scene.store.disable_principal("ann", disabled=True, actor="root")
+
+        with pytest.raises(Denied, match="disabled"):
+            await scene.store.sign_in(ANN)
+
+    async def test_a_person_has_the_roles_of_their_groups_of_this_issuer(
+        self, scene: Scene
+    ) -> None:
+        await log_in(scene)
+        ops = PrincipalRef(PrincipalKind.GROUP, ISSUER, "ops", "group-ops", "ops")
+        foreign = PrincipalRef(PrincipalKind.GROUP, "https://evil.example", "ops", "evil-ops", "")
+        await scene.store.bind(ops, "default", Role.EDITOR, actor="root")
+        await scene.store.bind(foreign, "*", Role.ADMIN, actor="root")
+
+        assert await roles(scene) == {"default": Role.EDITOR}
+        person = await scene.store.find_person(ANN)
+        assert person is not None
+        assert person.rights.by_scope() == {"default": Role.EDITOR}
+        stranger = await scene.store.find_person(replace(ANN, groups=()))
+        assert stranger is not None
+        assert stranger.rights.by_scope() == {}
+        assert await scene.store.find_person(replace(ANN, subject="u2")) is None
+
+    async def test_groups_of_the_settings_are_admins_for_as_long_as_they_are_there(
+        self, scene: Scene
+    ) -> None:
+        await log_in(scene)
+        await scene.store.bind_admin_groups(ISSUER, frozenset({"ops", "others"}))
+        await scene.store.bind_admin_groups(ISSUER, frozenset({"ops"}))
+        with_it = await roles(scene)
+
+        await scene.store.bind_admin_groups(ISSUER, frozenset({"others"}))
+
+        assert with_it == {"*": Role.ADMIN}
+        assert await roles(scene) == {}
+
+    async def test_a_role_that_somebody_gave_is_not_taken_by_the_settings(
+        self, scene: Scene
+    ) -> None:
+        await log_in(scene)
+        ops = PrincipalRef(PrincipalKind.GROUP, ISSUER, "ops", "group-ops", "ops")
+        await scene.store.bind(ops, "*", Role.ADMIN, actor="root")
+        await scene.store.bind_admin_groups(ISSUER, frozenset({"ops"}))
+
+        await scene.store.bind_admin_groups(ISSUER, frozenset())
+
+        assert await roles(scene) == {"*": Role.ADMIN}
+
+    async def test_what_was_bound_to_an_address_is_theirs_once_they_log_in(
+        self, scene: Scene
+    ) -> None:
+        awaited = PrincipalRef(
+            PrincipalKind.USER,
+            ISSUER,
+            f"{AWAITED}ann@example.org",
+            "ann-x",
+            email="ann@example.org",
+        )
+        await scene.store.bind(awaited, "default", Role.OPERATOR, actor="root")
+
+        await log_in(scene)
+
+        assert await roles(scene) == {"default": Role.OPERATOR}
+
+
+class TestSessions:
+    async def test_a_session_ends_when_it_is_idle_unless_it_is_used(self, scene: Scene) -> None:
+        await log_in(scene)
+        scene.advance(HOUR)
+        await scene.store.keep_login("t_s", 2 * HOUR, 12 * HOUR, 30 * DAY)
+        scene.advance(2 * HOUR - MINUTE)
+        in_time = await found(scene)
+
+        scene.advance(MINUTE)
+
+        assert in_time is not None
+        assert await found(scene) is None
+
+    async def test_a_session_ends_at_its_absolute_end_however_much_it_is_used(
+        self, scene: Scene
+    ) -> None:
+        await log_in(scene)
+        scene.advance(DAY - MINUTE)
+        await scene.store.keep_login("t_s", 2 * HOUR, 12 * HOUR, 30 * DAY)
+
+        scene.advance(MINUTE)
+
+        assert await found(scene) is None
+
+    async def test_one_server_at_a_time_refreshes_a_session(self, scene: Scene) -> None:
+        await log_in(scene)
+        too_early = await scene.store.take_refresh("t_s", QUARTER, MINUTE)
+        scene.advance(QUARTER)
+
+        first = await scene.store.take_refresh("t_s", QUARTER, MINUTE)
+        second = await scene.store.take_refresh("t_s", QUARTER, MINUTE)
+        scene.advance(MINUTE)
+        after_a_crash = await scene.store.take_refresh("t_s", QUARTER, MINUTE)
+        await scene.store.refresh_login("t_s", Told(refresh_token="renewed"))
+        afterwards = await scene.store.take_refresh("t_s", QUARTER, MINUTE)
+        scene.advance(QUARTER)
+
+        assert (too_early, first, second) == (None, "sealed", None)
+        assert (after_a_crash, afterwards) == ("sealed", None)
+        assert await scene.store.take_refresh("t_s", QUARTER, MINUTE) == "renewed"
+
+    async def test_a_session_without_a_refresh_token_is_not_refreshed(self, scene: Scene) -> None:
+        await log_in(scene, refresh=None)
+        scene.advance(HOUR)
+
+        there = await found(scene)
+
+        assert there is not None
+        assert there.session is not None
+        assert not there.session.is_refreshable
+        assert await scene.store.take_refresh("t_s", QUARTER, MINUTE) is None
+
+    async def test_what_the_provider_does_not_renew_stays(self, scene: Scene) -> None:
+        await log_in(scene)
+        await scene.store.refresh_login("t_s", Told(ANN))
+        scene.advance(QUARTER)
+
+        assert await scene.store.id_token_of("t_s") == "sealed id"
+        assert await scene.store.take_refresh("t_s", QUARTER, MINUTE) == "sealed"
+
+    async def test_all_sessions_of_a_person_learn_of_their_groups(self, scene: Scene) -> None:
+        await log_in(scene)
+        await log_in(scene, token="t_other")
+        await scene.store.bind_admin_groups(ISSUER, frozenset({"ops"}))
+
+        await scene.store.refresh_login("t_other", Told(replace(ANN, groups=())))
+
+        assert await roles(scene) == {}
+
+    @pytest.mark.parametrize(
+        ("ended", "left"),
+        [
+            (EndedSession(ISSUER, "s1", "u1"), ["t_two", "t_bob"]),
+            (EndedSession(ISSUER, "s1", ""), ["t_two", "t_bob"]),
+            (EndedSession(ISSUER, "", "u1"), ["t_bob"]),
+            (EndedSession("https://evil.example", "s1", "u1"), ["t_one", "t_two", "t_bob"]),
+            (EndedSession(ISSUER, "s9", "u9"), ["t_one", "t_two", "t_bob"]),
+        ],
+    )
+    async def test_the_provider_ends_a_session_or_all_of_a_person(
+        self, scene: Scene, ended: EndedSession, left: list[str]
+    ) -> None:
+        await log_in(scene, token="t_one")
+        await log_in(scene, replace(ANN, sid="s2"), token="t_two")
+        await log_in(scene, Person(ISSUER, "u2", "bob"), token="t_bob")
+
+        count = await scene.store.end_logins(ended)
+
+        tokens = ["t_one", "t_two", "t_bob"]
+        assert [token for token in tokens if await found(scene, token)] == left
+        assert count == 3 - len(left)
+
+    async def test_a_session_whose_name_at_the_provider_is_unknown_ends_with_its_person(
+        self, scene: Scene
+    ) -> None:
+        await log_in(scene, replace(ANN, sid=""))
+
+        assert await scene.store.end_logins(EndedSession(ISSUER, "s1", "u1")) == 1
+
+    async def test_sessions_of_yesterday_are_forgotten(self, scene: Scene) -> None:
+        await log_in(scene)
+        scene.advance(3 * DAY)
+
+        await log_in(scene, token="t_new")
+        await log_in(scene, token="t_newer")
+
+        assert await scene.store.id_token_of("t_s") is None
+
+
+class TestTerminals:
+    async def test_a_terminal_waits_until_somebody_lets_it_in_once(self, scene: Scene) -> None:
+        await log_in(scene)
+        await scene.store.bind_admin_groups(ISSUER, frozenset({"ops"}))
+        await scene.store.begin_device(GRANT, TEN_MINUTES, EVERY)
+        waiting = await scene.store.poll_device("device", terminal())
+        shown = await scene.store.device_by_code("BCDFGHJK")
+
+        decided = await scene.store.decide_device("BCDFGHJK", "t_s", is_approved=True)
+        scene.advance(EVERY)
+        let_in = await scene.store.poll_device("device", terminal())
+        again = await scene.store.poll_device("device", terminal("t_c2"))
+
+        assert (waiting, shown, decided) == (Polled.PENDING, GRANT, True)
+        assert (let_in, again) == (Polled.GRANTED, Polled.EXPIRED)
+        there = await found(scene, "t_c")
+        assert there is not None
+        assert (there.token.kind, there.token.principal) == ("terminal", "ann")
+        assert there.rights.by_scope() == {"*": Role.ADMIN}
+
+    async def test_a_terminal_that_asks_too_often_has_to_wait_longer(self, scene: Scene) -> None:
+        await scene.store.begin_device(GRANT, TEN_MINUTES, EVERY)
+        told = [await scene.store.poll_device("device", terminal()) for _ in range(2)]
+        scene.advance(EVERY)
+        told.append(await scene.store.poll_device("device", terminal()))
+        scene.advance(3 * EVERY)
+        told.append(await scene.store.poll_device("device", terminal()))
+
+        assert told == [Polled.PENDING, Polled.TOO_SOON, Polled.TOO_SOON, Polled.PENDING]
+
+    async def test_a_refused_terminal_is_told_so(self, scene: Scene) -> None:
+        await log_in(scene)
+        await scene.store.begin_device(GRANT, TEN_MINUTES, EVERY)
+
+        await scene.store.decide_device("BCDFGHJK", "t_s", is_approved=False)
+
+        assert await scene.store.poll_device("device", terminal()) is Polled.DENIED
+        assert not await scene.store.decide_device("BCDFGHJK", "t_s", is_approved=True)
+
+    async def test_a_code_is_worth_nothing_after_its_time(self, scene: Scene) -> None:
+        await scene.store.begin_device(GRANT, TEN_MINUTES, EVERY)
+        scene.advance(TEN_MINUTES)
+
+        assert await scene.store.device_by_code("BCDFGHJK") is None
+        assert not await scene.store.decide_device("BCDFGHJK", "t_s", is_approved=True)
+        assert await scene.store.poll_device("device", terminal()) is Polled.EXPIRED
+        assert await scene.store.poll_device("unknown", terminal()) is Polled.EXPIRED
+
+    async def test_a_session_that_has_ended_lets_nobody_in(self, scene: Scene) -> None:
+        await log_in(scene)
+        await scene.store.begin_device(GRANT, TEN_MINUTES, EVERY)
+        await scene.store.decide_device("BCDFGHJK", "t_s", is_approved=True)
+
+        await scene.store.revoke_token("t_s", actor="ann")
+
+        assert await scene.store.poll_device("device", terminal()) is Polled.DENIED
+
+    async def test_a_program_lets_nobody_in(self, scene: Scene) -> None:
+        """What it let in would outlive its token."""
+        program = NewToken("t_api", "ci", Role.EDITOR, "digest of t_api", "api", "root", None)
+        await scene.store.add_token(program)
+        await scene.store.begin_device(GRANT, TEN_MINUTES, EVERY)
+        await scene.store.decide_device("BCDFGHJK", "t_api", is_approved=True)
+
+        assert await scene.store.poll_device("device", terminal()) is Polled.DENIED
+
+    async def test_a_terminal_goes_on_while_it_is_used_for_thirty_days(self, scene: Scene) -> None:
+        await log_in(scene)
+        await scene.store.begin_device(GRANT, TEN_MINUTES, EVERY)
+        await scene.store.decide_device("BCDFGHJK", "t_s", is_approved=True)
+        await scene.store.poll_device("device", terminal())
+
+        used = 0
+        while await found(scene, "t_c"):
+            used += 1
+            await scene.store.keep_login("t_c", 2 * HOUR, 12 * HOUR, 30 * DAY)
+            scene.advance(11 * HOUR)
+
+        assert timedelta(days=29) < used * 11 * HOUR <= timedelta(days=31)
+
+    async def test_a_logout_in_the_browser_leaves_the_terminal(self, scene: Scene) -> None:
+        await log_in(scene)
+        await scene.store.begin_device(GRANT, TEN_MINUTES, EVERY)
+        await scene.store.decide_device("BCDFGHJK", "t_s", is_approved=True)
+        await scene.store.poll_device("device", terminal())
+
+        await scene.store.end_logins(EndedSession(ISSUER, "s1", "u1"))
+
+        assert await found(scene, "t_s") is None
+        assert await found(scene, "t_c") is not None
+
+    async def test_a_terminal_of_a_session_opened_with_a_token_ends_with_that_token(
+        self, scene: Scene
+    ) -> None:
+        opener = NewToken("t_api", "ci", Role.EDITOR, "digest of t_api", "api", "root", None)
+        await scene.store.add_token(opener)
+        await scene.store.add_token(
+            replace(session(handle="ci"), role=Role.EDITOR, parent="t_api", principal="")
+        )
+        await scene.store.begin_device(GRANT, TEN_MINUTES, EVERY)
+        await scene.store.decide_device("BCDFGHJK", "t_s", is_approved=True)
+        await scene.store.poll_device("device", terminal())
+        before = await roles(scene, "t_c")
+
+        await scene.store.revoke_token("t_api", actor="root")
+
+        assert before == {"*": Role.EDITOR}
+        assert await found(scene, "t_c") is None

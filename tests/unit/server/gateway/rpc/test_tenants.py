@@ -1,0 +1,117 @@
+"""What programs of one project find out about another one over gRPC: nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from rota.contracts import carts_pb2, client_pb2
+from tests.unit.server.gateway.rpc.conftest import Calls, problem_of
+from tests.unit.server.gateway.tenants import OURS, THEIRS, Tenants, settle
+
+pytestmark = pytest.mark.anyio
+
+_READS = ("Get", "List", "Retrieve")
+
+
+@pytest.fixture
+async def tenants(calls: Calls, tmp_path: Path) -> Tenants:
+    return await settle(calls.served, tmp_path / "rota.db")
+
+
+def reading_calls() -> list[tuple[str, type[Any]]]:
+    """Every call that looks at something and answers once, with its request."""
+    found = [
+        (call.name, getattr(module, call.input_type.name))
+        for module, service in ((client_pb2, "Scheduler"), (carts_pb2, "Carts"))
+        for call in module.DESCRIPTOR.services_by_name[service].methods
+        if call.name.startswith(_READS)
+    ]
+    assert len(found) > 8
+    return found
+
+
+def request(kind: type[Any], project: str, names: dict[str, str]) -> Any:
+    """A request about things of these names."""
+    fields = {field.name for field in kind.DESCRIPTOR.fields}
+    asked = {name: names[name] for name in ("job", "run", "cart") if name in fields}
+    return kind(project=project, **asked)
+
+
+async def ask(calls: Calls, tenants: Tenants, name: str, message: Any) -> Any:
+    """The answer to a member of our project, or how the call is refused."""
+    [method] = [getattr(stub, name) for stub in calls._stubs if hasattr(stub, name)]
+    try:
+        return await method(message, metadata=_credential(tenants), timeout=20)
+    except grpc.aio.AioRpcError as error:
+        return problem_of(error)
+
+
+def _credential(tenants: Tenants) -> tuple[tuple[str, str], ...]:
+    return (("authorization", f"Bearer {tenants.secret}"),)
+
+
+async def test_no_call_names_anything_of_another_project(calls: Calls, tenants: Tenants) -> None:
+    for name, kind in reading_calls():
+        answer = await ask(calls, tenants, name, request(kind, OURS, tenants.ours))
+
+        assert not isinstance(answer, tuple), (name, answer)
+        assert not {each for each in tenants.marked if each in str(answer)}, (name, answer)
+
+
+async def test_their_things_are_not_found_by_any_call(calls: Calls, tenants: Tenants) -> None:
+    for name, kind in reading_calls():
+        fields = {field.name for field in kind.DESCRIPTOR.fields}
+        if not fields & {"job", "run", "cart"}:
+            continue
+        refused = await ask(calls, tenants, name, request(kind, OURS, tenants.theirs))
+
+        assert refused[0] is grpc.StatusCode.NOT_FOUND, name
+
+
+async def test_their_project_is_as_one_that_is_not_there(calls: Calls, tenants: Tenants) -> None:
+    for name, kind in reading_calls():
+        there, absent = [
+            await ask(calls, tenants, name, request(kind, project, tenants.ours))
+            for project in (THEIRS, "made-up")
+        ]
+
+        assert there[0] is absent[0] is grpc.StatusCode.NOT_FOUND, name
+        assert str(there[1]).replace(THEIRS, "made-up") == str(absent[1])
+
+
+@pytest.mark.parametrize("project", [OURS, "*"])
+async def test_watching_tells_only_ours(calls: Calls, tenants: Tenants, project: str) -> None:
+    message = client_pb2.WatchRequest(after=0, project=project)
+    [method] = [stub.Watch for stub in calls._stubs if hasattr(stub, "Watch")]
+    heard: list[client_pb2.Event] = []
+
+    watching = method(message, metadata=_credential(tenants))
+    async with asyncio.timeout(10):
+        async for answer in watching:
+            if not answer.events:
+                break
+            heard += answer.events
+    watching.cancel()
+
+    assert {event.project for event in heard} == {OURS}
+    assert not {each for each in tenants.marked if each in str(heard)}
+
+
+@pytest.mark.parametrize("project", [THEIRS, "", "made-up"])
+async def test_a_project_without_a_role_cannot_be_watched(
+    calls: Calls, tenants: Tenants, project: str
+) -> None:
+    [method] = [stub.Watch for stub in calls._stubs if hasattr(stub, "Watch")]
+    watching = method(
+        client_pb2.WatchRequest(after=0, project=project), metadata=_credential(tenants)
+    )
+
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await watching.read()
+
+    assert refused.value.code() is grpc.StatusCode.NOT_FOUND

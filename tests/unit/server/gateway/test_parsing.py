@@ -1,0 +1,330 @@
+"""Large files are parsed elsewhere, one at a time for each caller, and at bounded cost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.requests import ClientDisconnect
+
+from rota.domain.access import Role
+from rota.domain.errors import Invalid, Unavailable
+from rota.domain.jobfile import JobFile, read_file
+from rota.operations.tokens import create_token
+from rota.server.gateway.parsing import (
+    ParsingLimits,
+    ParsingPool,
+    check_job_file,
+    parse_job_file,
+)
+from testkit.waiting import eventually
+from tests.unit.docs.pages import ROOT
+from tests.unit.server.gateway.hard_files import (
+    begun,
+    dawdle,
+    die,
+    grab,
+    name_of_process,
+    spin,
+    variables,
+)
+from tests.unit.server.gateway.served import YAML, Served, job
+
+pytestmark = pytest.mark.anyio
+
+EVERYTHING = """
+calendars:
+  - {name: office, windows: ["Sat,Sun 00:00-06:00", "day 1,15,L"], timezone: Europe/Berlin}
+jobs:
+  - {name: a, schedule: [0 2 * * *, every 5m], calendars: [office], steps: [{run: x}]}
+  - {name: b, after: [a], inputs: {host: {default: x}}, needs: {gpu: a100}, steps: [{run: x}]}
+carts: [{name: c, job: b, items: [{key: k, with: {host: y}}], failures: {allow: 10%}}]
+"""
+TEXTS = {
+    name: (ROOT / "examples" / name).read_text()
+    for name in ("jobs.yaml", "scarce.yaml", "welcome.yaml")
+} | {"everything": EVERYTHING}
+LIMITS = ParsingLimits(in_place=100, processes=1, waiting=1, waiting_of_caller=1)
+AT_ONCE = 5  # seconds: a refusal waits for nothing
+FINE = (frozenset({"default"}), ())  # of a file without warnings
+HERE: dict[str, Any] = {"name": None, "project": "default"}
+
+
+def file_of(jobs: int, **fields: object) -> bytes:
+    named = [job(f"job-{number}", **fields) for number in range(jobs)]
+    return json.dumps({"jobs": named}).encode()
+
+
+@asynccontextmanager
+async def pool_with(limits: ParsingLimits = LIMITS) -> AsyncIterator[ParsingPool]:
+    pool = ParsingPool(limits)
+    try:
+        yield pool
+    finally:
+        await pool.close()
+        assert pool.pids == []
+
+
+@pytest.fixture
+async def pool(anyio_backend: str) -> AsyncIterator[ParsingPool]:
+    async with pool_with() as pool:
+        yield pool
+
+
+async def soon(claim: Callable[[], object]) -> None:
+    """Wait for something that this event loop brings about."""
+    await asyncio.to_thread(eventually, claim)
+
+
+class TestChildren:
+    @pytest.mark.parametrize("name", TEXTS)
+    async def test_what_they_parse_is_what_would_be_parsed_here(
+        self, pool: ParsingPool, name: str
+    ) -> None:
+        text = TEXTS[name]
+
+        parsed = await pool.parse(parse_job_file, text.encode(), name="shop", project="default")
+
+        assert isinstance(parsed, JobFile)
+        assert parsed == read_file(text, name="shop", project="default")
+        assert len(pool.pids) == 1
+
+    async def test_problems_keep_their_places(self, pool: ParsingPool) -> None:
+        text = "jobs:\n" + "  - name: a\n    stepz: []\n" * 5
+
+        with pytest.raises(Invalid) as refused:
+            await pool.parse(parse_job_file, text.encode(), **HERE)
+        with pytest.raises(Invalid) as here:
+            read_file(text, name=None)
+
+        assert refused.value.problems == here.value.problems
+        assert (refused.value.code, refused.value.hint) == (here.value.code, here.value.hint)
+
+    async def test_small_files_need_none(self, pool: ParsingPool) -> None:
+        assert await pool.parse(check_job_file, b"jobs: []", **HERE) == FINE
+        assert await pool.parse(name_of_process, b"x" * 100) == os.getpid()
+        assert pool.pids == []
+
+    async def test_one_serves_file_after_file(self, pool: ParsingPool) -> None:
+        seen = {await pool.parse(name_of_process, b"x" * 101) for _ in range(3)}
+
+        assert seen == set(pool.pids)
+        assert os.getpid() not in seen
+
+    async def test_they_end_when_there_is_nothing_to_do(self) -> None:
+        async with pool_with(replace(LIMITS, idle=timedelta(milliseconds=50))) as pool:
+            first = await pool.parse(name_of_process, b"x" * 101)
+            await soon(lambda: pool.pids == [])
+
+            assert await pool.parse(name_of_process, b"x" * 101) != first
+
+    async def test_they_see_no_secret_of_the_server(
+        self, pool: ParsingPool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("ROTA_SECRETS_KEY", "rk1:…")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "…")
+
+        seen = await pool.parse(variables, b"x" * 101)
+
+        assert "PATH" in seen
+        assert not [name for name in seen if "SECRET" in name]
+
+
+class TestLimits:
+    async def test_a_file_that_takes_too_long_is_refused_and_the_next_one_parsed(self) -> None:
+        async with pool_with(replace(LIMITS, cpu=timedelta(milliseconds=200))) as pool:
+            with pytest.raises(Invalid, match="longer than 1 s") as refused:
+                await pool.parse(spin, b"x" * 101)
+
+            assert refused.value.code == "too_large"
+            assert await pool.parse(check_job_file, file_of(3), **HERE) == FINE
+
+    async def test_larger_files_may_take_longer(self) -> None:
+        assert ParsingLimits().cpu_seconds(4 * 1024 * 1024) == 5
+        assert ParsingLimits().cpu_seconds(64 * 1024 * 1024) == 80
+
+    async def test_a_file_that_takes_too_much_memory_is_refused(self, pool: ParsingPool) -> None:
+        with pytest.raises(Invalid, match="more memory") as refused:
+            await pool.parse(grab, b"x" * 101)
+
+        assert refused.value.code == "too_large"
+        assert await pool.parse(check_job_file, file_of(3), **HERE) == FINE
+
+    async def test_a_child_that_dies_costs_its_file_only(self, pool: ParsingPool) -> None:
+        with pytest.raises(Unavailable) as lost:
+            await pool.parse(die, b"x" * 101)
+
+        assert lost.value.code == "reader_died"
+        assert await pool.parse(check_job_file, file_of(3), **HERE) == FINE
+
+    async def test_a_caller_that_gives_up_leaves_no_answer_behind(
+        self, pool: ParsingPool, tmp_path: Path
+    ) -> None:
+        file = tmp_path / "go"
+        given_up = asyncio.ensure_future(pool.parse(dawdle, b"x" * 101, file=file))
+        await soon(begun(file).exists)
+
+        given_up.cancel()
+        await asyncio.wait([given_up])
+
+        assert given_up.cancelled()
+        assert await pool.parse(check_job_file, file_of(3), **HERE) == FINE
+
+    async def test_more_than_may_wait_are_told_to_come_back(
+        self, pool: ParsingPool, tmp_path: Path
+    ) -> None:
+        file = tmp_path / "go"
+        parsing = [
+            asyncio.ensure_future(pool.parse(dawdle, b"x" * 101, file=file)) for _ in range(2)
+        ]
+        await soon(begun(file).exists)
+
+        with pytest.raises(Unavailable) as refused:
+            async with asyncio.timeout(AT_ONCE):
+                await pool.parse(dawdle, b"x" * 101, file=file)
+        await asyncio.to_thread(file.touch)
+
+        assert refused.value.code == "too_many_files"
+        assert refused.value.facts["retry_after_seconds"] == 3
+        assert await asyncio.gather(*parsing) == [None, None]
+
+    async def test_nothing_is_parsed_for_a_client_that_left(
+        self, pool: ParsingPool, tmp_path: Path
+    ) -> None:
+        async def gone() -> None:
+            raise ClientDisconnect
+
+        with pytest.raises(ClientDisconnect):
+            await pool.parse(dawdle, b"x" * 101, refuse_gone=gone, file=tmp_path / "go")
+
+        assert pool.pids == []
+
+
+async def test_a_pool_that_is_closed_starts_no_child(tmp_path: Path) -> None:
+    file = tmp_path / "go"
+    async with pool_with() as pool:
+        parsing = [
+            asyncio.ensure_future(pool.parse(dawdle, b"x" * 101, file=file)) for _ in range(2)
+        ]
+        await soon(begun(file).exists)
+
+    first, second = await asyncio.gather(*parsing, return_exceptions=True)
+
+    assert isinstance(first, Unavailable)
+    assert isinstance(second, Unavailable)
+    assert {first.code, second.code} == {"reader_died", "not_ready"}
+    assert pool.pids == []
+
+
+class TestTurns:
+    async def test_files_of_one_caller_come_one_after_another(self, pool: ParsingPool) -> None:
+        order: list[str] = []
+
+        async def take(name: str, until: asyncio.Event) -> None:
+            async with pool.turn("ada"):
+                order.append(name)
+                await until.wait()
+
+        over = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(take("first", over))
+            group.create_task(take("second", over))
+            await soon(lambda: order == ["first"])
+            async with pool.turn("grace"):
+                order.append("another's")
+            over.set()
+
+        assert order == ["first", "another's", "second"]
+
+    async def test_too_many_of_one_caller_are_refused_and_no_others(
+        self, pool: ParsingPool
+    ) -> None:
+        async def take() -> None:
+            async with pool.turn("ada"):
+                pass
+
+        async with asyncio.TaskGroup() as group, pool.turn("ada"):
+            group.create_task(take())
+            async with asyncio.timeout(AT_ONCE):
+                refused = await group.create_task(_refused(take))
+            async with pool.turn("grace"):
+                pass
+
+        assert refused == "too_many_files"
+
+    async def test_callers_that_are_done_are_forgotten(self, pool: ParsingPool) -> None:
+        for name in ("ada", "grace"):
+            async with pool.turn(name):
+                pass
+
+        assert pool._turns == {}
+
+
+async def _refused(act: Callable[[], Awaitable[None]]) -> str:
+    with pytest.raises(Unavailable) as refused:
+        await act()
+    return refused.value.code
+
+
+class TestRequests:
+    @pytest.mark.parametrize("path", ["jobs:validate", "jobs:apply", "submit_job"])
+    async def test_large_files_are_parsed_by_a_child(self, served: Served, path: str) -> None:
+        answer = await served.post(path, content=file_of(200), headers=YAML)
+
+        assert answer.status_code in (200, 201), answer.text
+        assert len(served.app.state.parsing.pids) == 1
+
+    async def test_carts_and_calendars_are_too(self, served: Served) -> None:
+        await served.apply(job("tidy"))
+        items = [{"key": f"k{number}"} for number in range(1_000)]
+        cart = {"name": "many", "job": "tidy", "items": items}
+        calendar = json.dumps({"windows": ["Dec 24"]}) + " " * 10_000
+        client = await served.client()
+
+        made = await served.post("carts", json=cart)
+        put = await client.put("/api/v1/calendars/busy", content=calendar, headers=YAML)
+
+        assert made.status_code == 202, made.text
+        assert put.status_code in (200, 201), put.text
+        assert len(served.app.state.parsing.pids) == 1
+
+    async def test_a_job_file_with_items_is_too(self, served: Served) -> None:
+        carts = [{"name": "many", "job": "tidy", "items_from": "items.jsonl"}]
+        text = json.dumps({"jobs": [job("tidy")], "carts": carts})
+        items = [json.dumps({"cart": "many", "key": f"k{number}"}) for number in range(1_000)]
+        body = "\n".join([json.dumps(text), *items])
+
+        answer = await served.post(
+            "jobs:apply", content=body, headers={"Content-Type": "application/x-ndjson"}
+        )
+
+        assert answer.status_code == 200, answer.text
+        assert len(served.app.state.parsing.pids) == 1
+
+    async def test_too_many_of_one_caller_are_a_429(self, served: Served) -> None:
+        _, ours = await create_token(
+            served.engine.store, name="flood", role=Role.VIEWER, actor="test"
+        )
+        flooding = await served.browser({"Authorization": f"Bearer {ours}", **YAML})
+        body = file_of(2_000)
+
+        answers = await asyncio.gather(
+            *(flooding.post("/api/v1/jobs:validate", content=body) for _ in range(12)),
+            served.post("jobs:validate", content=body, headers=YAML),
+        )
+
+        *ours_answers, other = answers
+        refused = [each for each in ours_answers if each.status_code == 429]
+        assert other.status_code == 200
+        assert len(refused) == 12 - 5
+        assert {each.json()["code"] for each in refused} == {"too_many_files"}
+        assert {each.headers["retry-after"] for each in refused} == {"3"}
+        assert sum(each.status_code == 200 for each in ours_answers) == 5
