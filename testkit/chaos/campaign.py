@@ -197,7 +197,9 @@ class _Campaign:
 
     def _events(self) -> Iterator[Event]:
         after = "0"
-        while page := self._observer.send(Client.list_events(after=after, limit=_PAGE)).items:
+        while page := self._observer.send(
+            Client.list_events(after=after, limit=_PAGE, project="*")
+        ).items:
             yield from page
             after = page[-1].id
 
