@@ -11,10 +11,14 @@ from rota.sdk.verbs import Verb
 
 
 def list_events(
-    *, after: int | str | None = None, tail: int | None = None, limit: int | None = None
+    *,
+    after: int | str | None = None,
+    tail: int | None = None,
+    limit: int | None = None,
+    project: str | None = None,
 ) -> Call[Page[Event]]:
     """List events past a position (an event's id), or the latest ones, oldest first."""
-    return get(Page[Event], "/events", after=after, tail=tail, limit=limit)
+    return get(Page[Event], "/events", after=after, tail=tail, limit=limit, project=project)
 
 
 def event_stream(*, after: int | str | None = None) -> Call[bytes]:
