@@ -17,8 +17,12 @@ def list_events(
     limit: int | None = None,
     project: str | None = None,
 ) -> Call[Page[Event]]:
-    """List events past a position (an event's id), or the latest ones, oldest first."""
-    return get(Page[Event], "/events", after=after, tail=tail, limit=limit, project=project)
+    """List events past a position (an event's id), or the latest ones, oldest first.
+
+    `project` is another than the client's; `*`: all that the caller may see.
+    """
+    other = {} if project is None else {"project": project}
+    return get(Page[Event], "/events", after=after, tail=tail, limit=limit, **other)
 
 
 def event_stream(*, after: int | str | None = None) -> Call[bytes]:
