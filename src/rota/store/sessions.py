@@ -302,6 +302,11 @@ def closed_pools(projects: Collection[str]) -> Script[frozenset[str]]:
     return frozenset(row["pool"] for row in rows)
 
 
+def closed_pools_for_all(callers: Sequence[Collection[str]]) -> Script[list[frozenset[str]]]:
+    """The pools that none of these projects may use, for all who ask about the same ones."""
+    return [(yield from closed_pools(callers[0]))] * len(callers)
+
+
 def find(*, alive_only: bool) -> Script[list[Session]]:
     rows = yield query("select_sessions", any=int(not alive_only), limit=_MAX_SESSIONS)
     used = yield from used_by([row for row in rows if row["held"]])

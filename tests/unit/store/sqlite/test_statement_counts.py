@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -76,3 +77,14 @@ async def test_others_are_looked_at_only_for_a_young_run_that_asks_for_resources
     assert await looks(await scene.job("plain"), timedelta()) == 0
     assert await looks(asking, timedelta(seconds=1)) == 0
     assert await looks(asking, timedelta(milliseconds=999)) == 1
+
+
+async def test_what_runs_without_a_worker_are_seen_by_is_looked_up_once_for_all_who_ask_together(
+    scene: Scene, statements: list[str]
+) -> None:
+    await scene.job()
+    statements.clear()
+
+    await asyncio.gather(*(scene.store.closed_pools(["default"]) for _ in range(32)))
+
+    assert sum("pool_project" in statement for statement in statements) == 1
