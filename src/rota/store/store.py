@@ -9,7 +9,7 @@ before they write, or try again without the rows that others keep locked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -32,6 +32,7 @@ from rota.ports.records import (
     Rearmed,
     Room,
     RunQuery,
+    SeenPools,
     Submitted,
     SubmittedRun,
     Token,
@@ -105,9 +106,7 @@ class SqlStore(Transactions):
         self._served_pools = Joining(
             self._look_together(session_scripts.served_pools_for_all), _MOST
         )
-        self._closed_pools = Joining(
-            self._look_together(session_scripts.closed_pools_for_all), _MOST
-        )
+        self._seen_pools = Joining(self._look_together(session_scripts.seen_pools_for_all), _MOST)
         self._found_tokens = Joining(self._find_token, _MOST)
         self._clock = Joining(self._look_at_clock, _MOST)
 
@@ -124,7 +123,7 @@ class SqlStore(Transactions):
             self._jobs_by_name.close(),
             self._runs_by_id.close(),
             self._served_pools.close(),
-            self._closed_pools.close(),
+            self._seen_pools.close(),
             self._found_tokens.close(),
             self._clock.close(),
         )
@@ -396,12 +395,13 @@ class SqlStore(Transactions):
     async def _reap(self, silent: Silent) -> frozenset[SessionId]:
         return await self.write(lambda tx: session_scripts.reap(tx, silent), Urgency.FINISH)
 
-    async def closed_pools(self, projects: Collection[str]) -> frozenset[str]:
-        asked = tuple(sorted(projects))
-        return await self._closed_pools.ask(asked, asked)
+    closed_pools = read(session_scripts.closed_pools)
 
     async def served_pools(self) -> frozenset[str]:
         return await self._served_pools.ask(None, None)
+
+    async def seen_pools(self, project: str, pool: str) -> SeenPools:
+        return await self._seen_pools.ask(project, (project, pool))
 
     # --- servers
 

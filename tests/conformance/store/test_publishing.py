@@ -695,6 +695,7 @@ READS = [
     "project_facts",
     "projects",
     "runs",
+    "seen_pools",
     "served_pools",
     "servers",
     "sessions",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rota.domain.ids import JobId
-from rota.ports.records import Room
+from rota.ports.records import Room, SeenPools
 from rota.store.sqlite import driver
 from rota.store.sqlite.driver import connect
 from rota.store.sqlite.opening import open_sqlite
@@ -79,12 +79,23 @@ async def test_others_are_looked_at_only_for_a_young_run_that_asks_for_resources
     assert await looks(asking, timedelta(milliseconds=999)) == 1
 
 
-async def test_what_runs_without_a_worker_are_seen_by_is_looked_up_once_for_all_who_ask_together(
+async def test_who_is_told_that_no_worker_serves_a_pool_is_told_with_all_who_ask_at_that_time(
     scene: Scene, statements: list[str]
 ) -> None:
-    await scene.job()
     statements.clear()
 
-    await asyncio.gather(*(scene.store.closed_pools(["default"]) for _ in range(32)))
+    answers = await asyncio.gather(*(scene.store.seen_pools("default", "x") for _ in range(32)))
 
-    assert sum("pool_project" in statement for statement in statements) == 1
+    assert set(answers) == {SeenPools(is_served=False, others=frozenset())}
+    assert len(statements) <= 5  # begin, the clock, two looks, commit
+
+
+async def test_nobody_looks_for_other_pools_while_the_own_one_is_served(
+    scene: Scene, statements: list[str]
+) -> None:
+    await scene.worker()
+    statements.clear()
+
+    assert (await scene.store.seen_pools("default", "default")).is_served
+
+    assert not any("pool_project" in statement for statement in statements)
