@@ -706,6 +706,7 @@ READS = [
     "project_facts",
     "projects",
     "runs",
+    "seen_pools",
     "served_pools",
     "servers",
     "sessions",
