@@ -157,7 +157,8 @@ def status(
             print_list(remote, ask_all(client, Client.list_shards()), SHARDS)
             return
         found = ask(client, Client.get_cluster())
-        epochs = highest_epochs(client.list_shards().items)
+        # Without a role in the installation nothing is told of servers, nor of what they own.
+        epochs = highest_epochs(client.list_shards().items) if found.servers else {}
     page = partial(write_cluster, epochs=epochs, wide=remote.format is Format.WIDE)
     print_one(
         remote,

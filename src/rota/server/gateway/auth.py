@@ -294,7 +294,11 @@ class Where(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a call needs of its caller."""
+    """What a call needs of its caller.
+
+    Where no role is needed, a verb has to be among those of a narrowed token all the same; None:
+    any token will do.
+    """
 
     role: Role = Role.VIEWER
     verb: Verb | None = None  # that a narrowed token must have; None: no narrowed one will do
@@ -311,7 +315,8 @@ class Need:
             case Where.SOMEWHERE:
                 caller.require_somewhere(self.verb or Verb.READ)
             case Where.NOWHERE:
-                pass
+                if self.verb is not None:
+                    require_verb(caller.rights, self.verb)
 
 
 _SOMEWHERE = Need(Role.VIEWER, Verb.READ, Where.SOMEWHERE)
@@ -468,6 +473,7 @@ Member = Annotated[Caller, Depends(Needs(_SOMEWHERE))]
 ViewerOfNamed = Annotated[Caller, Depends(NeedsNamed(READS))]
 AdminOfNamed = Annotated[Caller, Depends(NeedsNamed(MANAGES))]
 Known = Annotated[Caller, Depends(Needs(Need(where=Where.NOWHERE)))]
+Reader = Annotated[Caller, Depends(Needs(Need(verb=Verb.READ, where=Where.NOWHERE)))]
 Managed = Annotated[ProjectSet, Depends(NeedsSome(MANAGES, INSTALLATION))]
 Listed = Annotated[ProjectSet, Depends(NeedsSome(READS))]
 Asking = Annotated[Caller, Depends(_asking)]  # beside one of these: who it is, without a need

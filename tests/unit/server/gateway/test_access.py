@@ -150,9 +150,11 @@ def expected(needs: list[Need], caller: Somebody, project: str) -> tuple[int, st
             has = rights.role_in(project)
             if has is None or project == MISSING:
                 return 404, "project_not_found"
-        if need.where is Where.NOWHERE:
-            continue
         is_narrowed = caller.verbs is not None and need.verb not in caller.verbs
+        if need.where is Where.NOWHERE:
+            if need.verb is not None and is_narrowed:
+                return 403, "forbidden"
+            continue
         if has is None or not has.includes(need.role) or is_narrowed:
             return 403, "forbidden"
     return None
