@@ -116,7 +116,7 @@ async def log_out_here(
 ) -> Response:
     """End the session of the cookie, and lead to where the provider's own is ended."""
     prefix = settings.path_to("")
-    caller = _caller(request)
+    caller, credential = _caller(request), _credential(request)
     elsewhere = ""
     if caller is not None:
         _check_form(request, await _form(request))
@@ -125,7 +125,9 @@ async def log_out_here(
     has_provider = engine.logins.provider is not None
     page = html.logged_out_page(prefix, elsewhere=elsewhere, has_provider=has_provider)
     response = HTMLResponse(page)
-    drop_cookie(response, settings)
+    # A form of another site comes without the cookie, which this answer would delete all the same.
+    if credential.secret:
+        drop_cookie(response, settings)
     return response
 
 
@@ -315,10 +317,14 @@ def _caller(request: Request) -> Caller | None:
     return caller
 
 
+def _credential(request: Request) -> Credential:
+    credential: Credential = request.state.credential
+    return credential
+
+
 def _form_token(request: Request) -> str:
     """Return what forms of this session's pages carry; no other site can read it."""
-    credential: Credential = request.state.credential
-    return digest(f"form {credential.secret}")[:32]
+    return digest(f"form {_credential(request).secret}")[:32]
 
 
 def _check_form(request: Request, form: Mapping[str, str]) -> None:

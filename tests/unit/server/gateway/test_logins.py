@@ -503,6 +503,22 @@ class TestLogouts:
         assert [each.status_code for each in answers] == [403, 403, 403]
         assert await site.who(ann) == "ann"
 
+    async def test_a_form_of_another_site_takes_no_cookie_away(self, site: Site) -> None:
+        # SameSite=Lax: the browser sends a form of another site without the cookie, and would
+        # do as the answer says.
+        answer = await (await site.browser()).post("/logout")
+
+        assert answer.status_code == 200
+        assert "set-cookie" not in answer.headers
+
+    async def test_a_session_that_has_ended_takes_its_cookie_with_it(self, site: Site) -> None:
+        browser = await site.browser()
+        browser.cookies.set("rota_session", "rotas_over")
+
+        answer = await browser.post("/logout")
+
+        assert 'rota_session=""' in answer.headers["set-cookie"]
+
     async def test_the_provider_ends_a_session_by_its_back_channel(self, site: Site) -> None:
         ann, bob = await site.logged_in("ann"), await site.logged_in("bob")
         claims = site.published.claims(
