@@ -20,6 +20,7 @@ from rota.server import gateway
 from rota.server.gateway import logins, pages, problems
 from rota.server.gateway.auth import (
     API,
+    OPEN,
     Authentication,
     TrustedTokens,
     WrongSecrets,
@@ -115,6 +116,7 @@ def _middleware(
         Middleware(
             BodyLimit,
             max_bytes=settings.max_body_bytes,
+            open_calls=OPEN,
             streamed={
                 (f"{API}/carts", NDJSON): settings.max_cart_bytes,
                 (f"{API}/jobs:apply", NDJSON): settings.max_cart_bytes,

@@ -42,7 +42,6 @@ DEVICE, DEVICE_TOKEN = "/auth/device", "/auth/device/token"
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 LOGINS_BEGUN = 60  # by one address in a minute; terminals that begin to wait count, too
 CODES_TYPED = 10  # by one session in a minute
-_MAX_FORM = 16 * 1024
 _MAX_TEXT = 4_000
 _USED = "A login link works once, within ten minutes: `rota login-link` makes another"
 
@@ -337,10 +336,8 @@ def _check_form(request: Request, form: Mapping[str, str]) -> None:
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """Return the fields of a small form; of one that is there twice, the first counts."""
+    """Return the fields of a form; of one that is there twice, the first counts."""
     body = await request.body()
-    if len(body) > _MAX_FORM:
-        raise Invalid("the form is too large", code="too_large")
     try:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=50)
     except ValueError as error:
