@@ -26,7 +26,14 @@ from rota.operations.logins import ATTEMPT_LIFETIME, TERMINAL_LIFETIME, Return
 from rota.operations.tokens import Caller, digest, log_out
 from rota.ports.logins import DeviceGrant, Polled
 from rota.server.gateway import html
-from rota.server.gateway.auth import API, Credential, Tokens, WrongSecrets, address_of
+from rota.server.gateway.auth import (
+    API,
+    Credential,
+    Tokens,
+    WrongSecrets,
+    address_of,
+    network_of,
+)
 from rota.server.gateway.parameters import (
     GatewaySettings,
     Router,
@@ -41,7 +48,8 @@ LOGIN, CALLBACK, BACKCHANNEL = "/auth/login", "/auth/callback", "/auth/backchann
 DEVICE, DEVICE_TOKEN = "/auth/device", "/auth/device/token"
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 LOGINS_BEGUN = 60  # by one address in a minute; terminals that begin to wait count, too
-CODES_TYPED = 10  # by one session in a minute
+CODES_TYPED = 10  # wrong ones, by one session in a minute
+_TOO_MANY_CODES = "too many wrong codes"
 _MAX_TEXT = 4_000
 _USED = "A login link works once, within ten minutes: `rota login-link` makes another"
 
@@ -294,11 +302,12 @@ async def decide_device(request: Request, settings: Settings, engine: UsedEngine
 
 async def _waiting(request: Request, caller: Caller, code: str) -> DeviceGrant:
     """Return the terminal of a code; wrong ones are counted, so that nobody finds one by trying."""
+    typed: WrongSecrets = request.app.state.typed_codes
+    typed.require_few(caller.token_id, _TOO_MANY_CODES)  # for a right one as well
     try:
         return await devices.find(request.app.state.engine, code)
     except NotFound:
-        typed: WrongSecrets = request.app.state.typed_codes
-        typed.count(caller.token_id, "too many wrong codes")
+        typed.count(caller.token_id, _TOO_MANY_CODES)
         raise
 
 
@@ -308,7 +317,7 @@ async def _waiting(request: Request, caller: Caller, code: str) -> DeviceGrant:
 def _count_begun(request: Request) -> None:
     """Bound what a stranger can make the store keep."""
     begun: WrongSecrets = request.app.state.begun_logins
-    begun.count(address_of(request), "too many logins begin at this address")
+    begun.count(network_of(address_of(request)), "too many logins begin at this address")
 
 
 def _caller(request: Request) -> Caller | None:

@@ -704,6 +704,29 @@ class TestTerminals:
 
         assert answers == [404] * 10 + [429]
 
+    async def test_the_right_code_does_not_help_who_has_tried_too_many(self, site: Site) -> None:
+        ann, bob = await site.logged_in(), await site.logged_in("bob")
+        asked = (await ann.post("/auth/device")).json()
+        for last in "BCDFGHJKLM":
+            await ann.get(f"/device?code=BCDFGHJ{last}")
+        form = form_of((await bob.get(f"/device?code={asked['user_code']}")).text)
+
+        found = await ann.get(f"/device?code={asked['user_code']}")
+        let_in = await bob.post("/device", data=form | {"answer": "yes"})
+
+        assert (found.status_code, let_in.status_code) == (429, 200)
+
+    async def test_nobody_begins_more_logins_from_more_addresses_of_one_network(
+        self, site: Site
+    ) -> None:
+        strangers = [
+            await site.served.browser(peer=f"2001:db8::{number:x}") for number in range(61)
+        ]
+
+        answers = [(await each.post("/auth/device")).status_code for each in strangers]
+
+        assert answers == [200] * 60 + [429]
+
     async def test_a_terminal_that_polls_too_often_is_slowed_down(self, site: Site) -> None:
         terminal = await site.browser()
         asked = (await terminal.post("/auth/device")).json()

@@ -14,7 +14,7 @@ from rota.operations.credentials import Credentials
 from rota.operations.tokens import authenticate_worker, create_login_link_secret, digest
 from rota.ports.records import NewToken
 from rota.ports.work import JoinWish
-from rota.server.gateway.auth import WrongSecrets
+from rota.server.gateway.auth import WrongSecrets, network_of
 from rota.server.gateway.parameters import GatewaySettings
 from testkit.identity import disable
 from tests.unit.server.gateway.served import Served, serving_gateway
@@ -525,6 +525,29 @@ class TestWrongSecrets:
 
         with pytest.raises(Unavailable):
             wrong.note("c", "rotat_abcdefgh3")
+
+    def test_all_addresses_of_a_network_of_ipv6_are_one(self) -> None:
+        wrong = WrongSecrets(2, timedelta(seconds=60), lambda: 0.0)
+        wrong.note("2001:db8:1:2::1", "rotat_aaaaaaaa")
+        wrong.note("2001:db8:1:2:ffff::7", "rotat_bbbbbbbb")
+
+        with pytest.raises(Unavailable):
+            wrong.note("2001:db8:1:2:3:4:5:6", "rotat_cccccccc")
+        wrong.note("2001:db8:1:3::1", "rotat_dddddddd")
+
+    @pytest.mark.parametrize(
+        ("address", "network"),
+        [
+            ("192.0.2.1", "192.0.2.1"),
+            ("2001:db8::1", "2001:db8::/64"),
+            ("fe80::1%eth0", "fe80::/64"),
+            ("::ffff:192.0.2.1", "::ffff:192.0.2.1"),
+            ("", ""),
+            ("testclient", "testclient"),
+        ],
+    )
+    def test_limits_go_by_what_one_subscriber_has(self, address: str, network: str) -> None:
+        assert network_of(address) == network
 
 
 @pytest.mark.parametrize("body", [{}, {"secret": ""}])
