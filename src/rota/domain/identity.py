@@ -45,7 +45,14 @@ _BY_DOMAIN, _BY_EMAIL = "hd:", "email:"  # begin groups that Rota makes where a 
 
 _MAX_HANDLE = 100
 _NOT_IN_HANDLES = re.compile(r"[^A-Za-z0-9._-]+")
-_RESERVED = frozenset({"me", "local", "system", "migration"})  # they mean something else already
+_OURS = "rota"  # begins what our own commands are called in the history: `rota up`
+# They mean something else already, or act in Rota's own name.
+_RESERVED = frozenset(
+    {
+        *("me", "local", _OURS),
+        *("system", "scheduler", "reaper", "provider", "migration", "oidc_admin_groups"),
+    }
+)
 
 Claims = Mapping[str, Any]
 
@@ -388,14 +395,35 @@ def _steps(pointer: str) -> list[str]:
 # --- names
 
 
-def handles_for(person: Person) -> Iterator[str]:
-    """Yield names for a new principal, the best first, without an end: others may have them."""
-    cleaned = _NOT_IN_HANDLES.sub("-", person.username.partition("@")[0])
-    name = cleaned.strip("-._")[:_MAX_HANDLE] or "user"
-    if name.lower() not in _RESERVED:
-        yield name
+def is_reserved(handle: str) -> bool:
+    """Return whether a handle would read as Rota itself, or as something else."""
+    name = handle.lower()
+    return name in _RESERVED or name.partition(" ")[0] == _OURS
+
+
+def handle_from(*names: str) -> str:
+    """Return a handle made of the first of these names that has something to make one of.
+
+    In lower case: people choose their names elsewhere, and `Ann` must not look like `ann`.
+    """
+    for name in names:
+        cleaned = _NOT_IN_HANDLES.sub("-", name).strip("-._")[:_MAX_HANDLE]
+        if cleaned:
+            return cleaned.lower()
+    return "somebody"
+
+
+def handles_like(wished: str) -> Iterator[str]:
+    """Yield handles for somebody new, the best first, without an end: others may have them."""
+    if not is_reserved(wished):
+        yield wished
     for number in count(2):
-        yield f"{name}-{number}"
+        yield f"{wished}-{number}"
+
+
+def handles_for(person: Person) -> Iterator[str]:
+    """Yield handles for a person, as `handles_like` does."""
+    return handles_like(handle_from(person.username.partition("@")[0], "user"))
 
 
 # --- addresses

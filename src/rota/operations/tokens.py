@@ -30,6 +30,7 @@ from rota.domain.credentials import (
     shown_part,
 )
 from rota.domain.errors import Denied, Invalid, NotFound, quoted
+from rota.domain.identity import is_reserved
 from rota.domain.spec import DEFAULT_PROJECT
 from rota.operations import logins
 from rota.operations.engine import Engine
@@ -144,10 +145,21 @@ async def create_token(
 
 
 def _require_handle(name: str) -> None:
-    if not _HANDLE.fullmatch(name):
+    if not _HANDLE.fullmatch(name) or " ".join(name.split()) != name:
         raise Invalid(
             f"{quoted(name)} is not a name",
-            hint="use letters, digits, ' ', '.', '_', '@' and '-', at most 128",
+            hint="use letters, digits, '.', '_', '@', '-' and single spaces, at most 128",
+        )
+
+
+def require_free_handle(name: str) -> None:
+    """Raise `Invalid` unless somebody may be called so whom a caller brings along."""
+    _require_handle(name)
+    if is_reserved(name):
+        raise Invalid(
+            f"{quoted(name)} is what Rota calls itself, or something else",
+            code="name_reserved",
+            hint="take another name",
         )
 
 
@@ -163,6 +175,7 @@ async def grant_token(
 ) -> tuple[str, str]:
     """Create a token as `create_token` does, for a caller who must be an admin where it is for."""
     caller.require(Role.ADMIN, terms.project or INSTALLATION)
+    require_free_handle(name)
     return await create_token(
         engine.store,
         name=name,

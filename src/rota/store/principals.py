@@ -5,10 +5,12 @@ Whatever changes what somebody may do marks `callers`, so that no server goes by
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
+from itertools import islice
 
 from rota.domain.access import INSTALLATION, Role
 from rota.domain.errors import Conflict, NotFound
+from rota.domain.identity import handles_like
 from rota.domain.ids import instant
 from rota.ports.projects import (
     AWAITED,
@@ -89,7 +91,7 @@ def _found(handle: str) -> Script[Principal]:
 
 def _made(tx: Tx, ref: PrincipalRef, *, actor: str) -> Script[Principal]:
     """A new principal, unless another transaction made it meanwhile."""
-    for handle in _handles(ref.handle):
+    for handle in islice(handles_like(ref.handle), _MOST_TRIES):
         made = yield query(
             "insert_principal",
             handle=handle,
@@ -108,12 +110,6 @@ def _made(tx: Tx, ref: PrincipalRef, *, actor: str) -> Script[Principal]:
         if known is not None:
             return known
     raise Conflict(f"all handles like {ref.handle} are taken", code="handle_taken")
-
-
-def _handles(wished: str) -> Iterator[str]:
-    yield wished
-    for number in range(2, _MOST_TRIES):
-        yield f"{wished}-{number}"
 
 
 def disable(tx: Tx, handle: str, *, disabled: bool, actor: str) -> Script[Principal]:

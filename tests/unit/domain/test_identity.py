@@ -465,11 +465,12 @@ class TestNames:
         [
             ("ann", ["ann", "ann-2", "ann-3"]),
             ("ann@example.org", ["ann", "ann-2", "ann-3"]),
-            ("Ann Ä. <script>", ["Ann-.-script", "Ann-.-script-2", "Ann-.-script-3"]),
+            ("Ann Ä. <script>", ["ann-.-script", "ann-.-script-2", "ann-.-script-3"]),
             ("auth0|5f7", ["auth0-5f7", "auth0-5f7-2", "auth0-5f7-3"]),
             ("../..", ["user", "user-2", "user-3"]),
             ("me", ["me-2", "me-3", "me-4"]),
-            ("SYSTEM", ["SYSTEM-2", "SYSTEM-3", "SYSTEM-4"]),
+            ("SYSTEM", ["system-2", "system-3", "system-4"]),
+            ("Scheduler", ["scheduler-2", "scheduler-3", "scheduler-4"]),
         ],
     )
     def test_a_handle_is_made_of_what_the_provider_calls_them(

@@ -503,6 +503,23 @@ async def test_wrong_tokens_of_requests_are_counted_and_right_ones_pass(impatien
     assert (await impatient.get("jobs", Role.VIEWER)).status_code == 200
 
 
+@pytest.mark.parametrize(
+    "name", ["system", "Scheduler", "provider", "me", "rota up", "rota token create", "local"]
+)
+async def test_no_program_is_called_like_rota_itself(served: Served, name: str) -> None:
+    refused = await served.post("tokens", json={"name": name, "role": "viewer"})
+
+    assert (refused.status_code, refused.json()["code"]) == (422, "name_reserved")
+
+
+@pytest.mark.parametrize("name", ["viewer ", "two  words"])
+async def test_no_program_is_called_like_another_but_for_a_space(served: Served, name: str) -> None:
+    refused = await served.post("tokens", json={"name": name, "role": "viewer"})
+
+    assert refused.status_code == 422
+    assert "single spaces" in refused.json()["hint"]
+
+
 class TestWrongSecrets:
     def test_they_are_forgotten_after_a_while(self) -> None:
         now = 0.0

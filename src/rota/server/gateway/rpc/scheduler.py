@@ -24,7 +24,7 @@ from rota.operations.engine import Engine
 from rota.operations.forecasts import upcoming_jobs
 from rota.operations.output import follow_events
 from rota.operations.runs import submit_file
-from rota.operations.tokens import Caller
+from rota.operations.tokens import Caller, require_free_handle
 from rota.ports.records import JobQuery, RunQuery
 from rota.server.gateway.auth import EDITS, READS, RESOLVES, TRIGGERS, TrustedTokens
 from rota.server.gateway.filters import (
@@ -97,6 +97,8 @@ class SchedulerService(SchedulerServicer):
     async def SubmitJob(self, request: pb.SubmitJobRequest, caller: Caller) -> pb.SubmitJobResponse:
         project = messages.project_of(request.project)
         user = _user(request.user, caller, project)
+        if user != caller.name:
+            require_free_handle(user)
         match request.WhichOneof("definition"):
             case "yaml":
                 text = request.yaml
