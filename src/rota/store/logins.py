@@ -10,7 +10,9 @@ from itertools import islice
 from rota.domain.access import INSTALLATION, Rights, Role, combined
 from rota.domain.errors import Conflict, Denied
 from rota.domain.identity import EndedSession, Person, handles_for
+from rota.domain.ids import micros
 from rota.ports.logins import DeviceGrant, FoundPerson, LoginAttempt, Polled, Told
+from rota.ports.projects import AWAITED
 from rota.ports.records import NewToken
 from rota.store import principals, tokens
 from rota.store.rows import to_json, token_from
@@ -56,7 +58,7 @@ def sign_in(tx: Tx, person: Person) -> Script[str]:
     """The handle of a user; at first sight they become a principal without any role."""
     known = yield from _known(person)
     if known is None:
-        known = yield from _made(tx, person)
+        known = (yield from _come(person)) or (yield from _made(tx, person))
     if known["disabled_at"] is not None:
         raise disabled(known["handle"])
     if (known["title"], known["email"]) != (person.title, person.email):
@@ -75,6 +77,22 @@ def disabled(handle: str) -> Denied:
 
 def _known(person: Person) -> Script[Row | None]:
     rows = yield query("user_by_subject", issuer=person.issuer, subject=person.subject)
+    return rows[0] if rows else None
+
+
+def _come(person: Person) -> Script[Row | None]:
+    """The principal that was made of a person's address, and is theirs from now on; None: none.
+
+    So they have the handle under which somebody gave them their roles, or has disabled them.
+    """
+    if not person.email:
+        return None
+    rows = yield query(
+        "user_comes",
+        issuer=person.issuer,
+        awaited=f"{AWAITED}{person.email}",
+        subject=person.subject,
+    )
     return rows[0] if rows else None
 
 
@@ -227,7 +245,12 @@ def id_token_of(token: str) -> Script[str | None]:
 def end(tx: Tx, ended: EndedSession) -> Script[int]:
     """Sessions that the provider has ended; their number."""
     rows = yield query(
-        "end_logins", issuer=ended.issuer, sid=ended.sid, subject=ended.subject, now=tx.now
+        "end_logins",
+        issuer=ended.issuer,
+        sid=ended.sid,
+        subject=ended.subject,
+        at=micros(ended.at),
+        now=tx.now,
     )
     if rows:
         tx.effects.callers = True

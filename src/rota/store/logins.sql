@@ -28,6 +28,12 @@ INSERT INTO principal (handle, kind, issuer, subject, title, email, created_by, 
 VALUES (:handle, :kind, :issuer, :subject, :title, :email, :by, :now)
 ON CONFLICT DO NOTHING RETURNING handle;
 
+-- name: user_comes
+-- A user whom somebody has named by their address is known by what the provider calls them.
+UPDATE principal SET subject = :subject
+WHERE kind = 'user' AND issuer = :issuer AND subject = :awaited AND issuer <> ''
+RETURNING handle, title, email, disabled_at;
+
 -- name: rename_user
 -- What the provider says of a user has changed.
 UPDATE principal SET title = :title, email = :email WHERE handle = :handle;
@@ -100,7 +106,7 @@ SELECT id_token FROM login_session WHERE token = :token;
 UPDATE token SET revoked_at = :now
 WHERE revoked_at IS NULL AND id IN (
     SELECT login_session.token FROM login_session JOIN token AS own ON own.id = login_session.token
-    WHERE login_session.issuer = :issuer
+    WHERE login_session.issuer = :issuer AND own.created_at <= :at
         AND ((login_session.sid <> '' AND login_session.sid = :sid)
             OR (login_session.subject = :subject
                 AND (:sid = '' OR (login_session.sid = '' AND own.kind = 'session')))))

@@ -515,7 +515,8 @@ async def refresh_login(scene: Scene) -> Act:
 
 async def end_logins(scene: Scene) -> Act:
     await logged_in(scene)
-    return lambda: scene.store.end_logins(EndedSession(ANN.issuer, "", "u1"))
+    ended = EndedSession(ANN.issuer, "", "u1", scene.clock.instant)
+    return lambda: scene.store.end_logins(ended)
 
 
 async def begin_device(scene: Scene) -> Act:

@@ -227,6 +227,8 @@ class TestLogins:
             {"exp": str(AT + 300)},
             {"exp": True},
             {"exp": float("inf")},
+            {"exp": float("nan")},
+            {"exp": 10**400},
             {"iat": MISSING},
             {"iat": AT + 61},
             {"nbf": AT + 61},
@@ -285,6 +287,21 @@ class TestLogins:
         for verified in (False, "true", MISSING):
             claims = id_claims(email="ann@example.org", email_verified=verified)
             assert person_of_login(ID_HEADER, claims, RULES, now=NOW, nonce="n").email == ""
+
+    @pytest.mark.parametrize(
+        ("email", "known"),
+        [
+            ("Ann@Example.org", "ann@example.org"),  # as roles are bound to it
+            (f"{'x' * 245}@example.org", ""),  # cut, it could be another's
+            ("ann@example.org\x00", ""),
+        ],
+    )
+    def test_an_address_is_kept_as_roles_are_bound_to_it_and_whole(
+        self, email: str, known: str
+    ) -> None:
+        claims = id_claims(email=email, email_verified=True)
+
+        assert person_of_login(ID_HEADER, claims, RULES, now=NOW, nonce="n").email == known
 
 
 class TestAccessTokens:
@@ -371,7 +388,7 @@ class TestLogouts:
     def test_a_logout_token_names_what_has_ended(self) -> None:
         ended = ended_by_logout(self.HEADER, logout_claims(), RULES, now=NOW)
 
-        assert ended == EndedSession(ISSUER, "s1", "u1")
+        assert ended == EndedSession(ISSUER, "s1", "u1", NOW + timedelta(seconds=60))
 
     @pytest.mark.parametrize(
         "change",
@@ -387,6 +404,7 @@ class TestLogouts:
             {"iat": MISSING},
             {"exp": AT - 60},
             {"exp": MISSING, "iat": AT - 400},  # replayed
+            {"iat": -(10**300)},
             {"sid": MISSING, "sub": MISSING},
         ],
         ids=str,
