@@ -23,6 +23,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _SLOWER = timedelta(seconds=5) // _MICROSECOND  # for terminals that ask too often
 _NEVER_IDLE = timedelta(days=366) // _MICROSECOND  # terminals end by the end of their token
 _TRIES = 1_000  # names that a person's may have been taken under
+_NOBODY = Person("", "", "")
 _ADMIN_GROUPS = "oidc_admin_groups"  # who made bindings of groups that the settings name
 
 
@@ -172,10 +173,13 @@ def _group(tx: Tx, issuer: str, name: str) -> Script[str]:
 
 
 def open_session(tx: Tx, token: NewToken, told: Told, idle: timedelta) -> Script[None]:
-    """A session, and what the provider said; their other sessions learn of the groups."""
+    """A session, and what the provider said; their other sessions learn of the groups.
+
+    Nobody has said anything of whoever comes by a link or with a token: their session ends as
+    others do.
+    """
     yield from tokens.add(tx, token)
-    person = told.person
-    assert person is not None, "somebody has logged in"
+    person = told.person or _NOBODY
     values = (
         token.id,
         person.issuer,
@@ -188,7 +192,8 @@ def open_session(tx: Tx, token: NewToken, told: Told, idle: timedelta) -> Script
         tx.now + idle // _MICROSECOND,
     )
     yield Many("insert_login", [values])
-    yield from _spread_groups(tx, person)
+    if told.person is not None:
+        yield from _spread_groups(tx, person)
     yield query("drop_logins_without_token")
 
 

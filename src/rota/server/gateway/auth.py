@@ -35,12 +35,12 @@ from rota.domain.access import (
     no_such_project,
     require_verb,
 )
-from rota.domain.credentials import shown_part
+from rota.domain.credentials import digest, shown_part
 from rota.domain.errors import Denied, NotFound, Unavailable
 from rota.domain.identity import MAX_TOKEN
 from rota.domain.spec import DEFAULT_PROJECT
 from rota.operations.engine import Engine
-from rota.operations.tokens import Caller, authenticate, digest, invalid_token
+from rota.operations.tokens import Caller, authenticate, invalid_token
 from rota.ports.queue import CALLERS
 
 API = "/api/v1"

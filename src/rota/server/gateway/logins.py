@@ -18,12 +18,12 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from rota.domain.credentials import shown_code
+from rota.domain.credentials import digest, shown_code
 from rota.domain.errors import Denied, Invalid, NotFound, RotaError
 from rota.domain.identity import MAX_TOKEN
 from rota.operations import devices, logins
 from rota.operations.logins import ATTEMPT_LIFETIME, TERMINAL_LIFETIME, Return
-from rota.operations.tokens import Caller, digest, log_out
+from rota.operations.tokens import Caller, log_out
 from rota.ports.logins import DeviceGrant, Polled
 from rota.server.gateway import html
 from rota.server.gateway.auth import (
@@ -107,7 +107,7 @@ async def show_login(
     except RotaError as error:
         return _refusal(error, settings, _USED)
     response = RedirectResponse(settings.path_to("/"), status_code=303)
-    set_cookie(response, secret, settings)
+    set_cookie(response, secret, settings, engine.logins.lifetime)
     return response
 
 

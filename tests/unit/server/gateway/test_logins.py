@@ -17,6 +17,7 @@ import pytest
 from rota.domain.access import Role
 from rota.domain.key_ring import KeyRing, new_key
 from rota.operations.engine import Logins
+from rota.operations.tokens import create_login_link_secret
 from rota.ports.projects import PrincipalKind, PrincipalRef
 from rota.server.gateway.app import create_app
 from rota.server.gateway.parameters import GatewaySettings
@@ -454,6 +455,51 @@ class TestSessions:
         assert "disabled" in again.text
 
 
+class TestLinks:
+    """Sessions that a login link or a token opens."""
+
+    async def test_a_session_of_a_link_ends_when_it_is_idle_unless_it_is_used(
+        self, site: Site
+    ) -> None:
+        browser = await by_link(site)
+        for _ in range(3):
+            site.advance(HOUR)
+            assert await site.who(browser) == "up"
+
+        site.advance(2 * HOUR)
+
+        assert await site.who(browser) is None
+
+    async def test_a_session_of_a_token_ends_with_its_lifetime_however_much_it_is_used(
+        self, site: Site
+    ) -> None:
+        browser = await site.browser()
+        secret = site.served.secrets[Role.VIEWER]
+        opened = await browser.post("/api/v1/login", json={"secret": secret})
+        for _ in range(11):
+            site.advance(HOUR)
+            assert await site.who(browser) == "viewer"
+
+        site.advance(HOUR)
+
+        assert await site.who(browser) is None
+        assert "Max-Age=43200" in opened.headers["set-cookie"]
+
+    async def test_a_terminal_that_such_a_session_lets_in_lasts_as_long_as_any(
+        self, site: Site
+    ) -> None:
+        terminal = await site.browser()
+        secret = await let_in(site, terminal, await by_link(site))
+        headers = {"Authorization": f"Bearer {secret}"}
+        for _ in range(3):
+            site.advance(11 * HOUR)
+            assert await site.who(terminal, headers=headers) == "up"
+
+        site.advance(12 * HOUR)
+
+        assert await site.who(terminal, headers=headers) is None
+
+
 class TestLogouts:
     async def test_a_logout_ends_the_session_here_and_leads_to_the_provider(
         self, site: Site
@@ -803,11 +849,23 @@ async def poll(terminal: httpx.AsyncClient, asked: dict[str, Any]) -> httpx.Resp
     return await terminal.post("/auth/device/token", data=form)
 
 
-async def let_in(site: Site, terminal: httpx.AsyncClient) -> str:
-    ann = await site.logged_in()
+async def by_link(site: Site) -> httpx.AsyncClient:
+    """A browser that has followed a login link."""
+    secret = await create_login_link_secret(site.served.engine.store, actor="up")
+    browser = await site.browser()
+    answer = await browser.get("/login", params={"token": secret})
+    assert answer.status_code == 303, answer.text
+    return browser
+
+
+async def let_in(
+    site: Site, terminal: httpx.AsyncClient, browser: httpx.AsyncClient | None = None
+) -> str:
+    """The token of a terminal that somebody has let in: Ann, unless it is another's browser."""
+    browser = browser or await site.logged_in()
     asked = (await terminal.post("/auth/device")).json()
-    consent = await ann.get(f"/device?code={asked['user_code']}")
-    await ann.post("/device", data=form_of(consent.text) | {"answer": "yes"})
+    consent = await browser.get(f"/device?code={asked['user_code']}")
+    await browser.post("/device", data=form_of(consent.text) | {"answer": "yes"})
     return str((await poll(terminal, asked)).json()["access_token"])
 
 

@@ -9,9 +9,10 @@ import httpx
 import pytest
 
 from rota.domain.access import Role
+from rota.domain.credentials import digest
 from rota.domain.errors import Denied, Unavailable
 from rota.operations.credentials import Credentials
-from rota.operations.tokens import authenticate_worker, create_login_link_secret, digest
+from rota.operations.tokens import authenticate_worker, create_login_link_secret
 from rota.ports.records import NewToken
 from rota.ports.work import JoinWish
 from rota.server.gateway.auth import WrongSecrets, network_of
