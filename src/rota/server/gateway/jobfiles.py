@@ -136,7 +136,7 @@ def _submission_answer(jobs: Sequence[SubmittedJob]) -> api.Submission:
 
 async def require_editor(tokens: TrustedTokens, actor: Caller, file: JobFile) -> None:
     """Raise an error unless the caller may change the jobs of every project that a file names."""
-    for project in sorted({file.project, *(entry.spec.project for entry in file.jobs)}):
+    for project in sorted(file.projects):
         await EDITS.admit(tokens, actor, project)
 
 
