@@ -28,6 +28,7 @@ from rota.server.gateway.auth import (
     cookie_name,
 )
 from rota.server.gateway.cart_submissions import NDJSON
+from rota.server.gateway.forecasts import Turns
 from rota.server.gateway.metrics import Requests
 from rota.server.gateway.middleware import Access, BodyLimit, SecurityHeaders
 from rota.server.gateway.pages import Readiness
@@ -70,6 +71,7 @@ def create_app(
     app.state.tokens = trusted
     app.state.requests = requests
     app.state.parsing = ParsingPool()
+    app.state.forecasts, app.state.simulations = Turns(), Turns()
     app.state.readiness = readiness or Readiness(engine)
     app.state.wrong_logins = WrongSecrets(settings.wrong_logins, settings.wrong_secrets_per)
     app.state.begun_logins = logins.begun_logins()
