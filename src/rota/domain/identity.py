@@ -429,9 +429,9 @@ def handles_like(wished: str) -> Iterator[str]:
         yield f"{wished}-{number}"
 
 
-def handles_for(person: Person) -> Iterator[str]:
-    """Yield handles for a person, as `handles_like` does."""
-    return handles_like(handle_from(person.username.partition("@")[0], "user"))
+def wished_handle(person: Person) -> str:
+    """Return the handle that a person gets unless it is somebody else's."""
+    return handle_from(person.username.partition("@")[0], "user")
 
 
 # --- addresses

@@ -72,7 +72,7 @@ def _bind_service(tx: Tx, token: NewToken, giver: Rights) -> Script[None]:
         raise _name_taken(handle)
     if scope not in bound or not bound[scope].includes(token.role):
         values = (handle, scope, token.role, token.created_by, tx.now)
-        yield Many("bind_at_least", [values])
+        yield Many("put_binding", [values])
         tx.effects.callers |= bool(bound)
 
 

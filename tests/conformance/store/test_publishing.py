@@ -609,7 +609,7 @@ WRITES: dict[Callable[[Scene], Awaitable[Act]], set[str]] = {
     begin_login: set(),
     finish_login: set(),
     sign_in: {EVENTS},
-    bind_admin_groups: {CALLERS},
+    bind_admin_groups: {CALLERS, EVENTS},
     open_login: {EVENTS},
     keep_login: set(),
     take_refresh: set(),

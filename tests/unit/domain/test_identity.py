@@ -24,12 +24,13 @@ from rota.domain.identity import (
     ended_by_logout,
     fits,
     groups_in,
-    handles_for,
+    handles_like,
     is_near,
     person_of_access_token,
     person_of_login,
     read_header,
     read_object,
+    wished_handle,
 )
 from rota.ports.projects import AWAITED
 
@@ -494,11 +495,13 @@ class TestNames:
     def test_a_handle_is_made_of_what_the_provider_calls_them(
         self, username: str, handles: list[str]
     ) -> None:
-        assert list(islice(handles_for(Person(ISSUER, "u1", username)), 3)) == handles
+        assert (
+            list(islice(handles_like(wished_handle(Person(ISSUER, "u1", username))), 3)) == handles
+        )
 
     @given(st.text())
     def test_every_handle_is_a_name(self, username: str) -> None:
-        for handle in islice(handles_for(Person(ISSUER, "u1", username)), 3):
+        for handle in islice(handles_like(wished_handle(Person(ISSUER, "u1", username))), 3):
             assert handle[0].isalnum()
             assert handle.isascii()
             assert len(handle) <= 128
