@@ -36,6 +36,12 @@ def find(
     return [_project(row) for row in rows]
 
 
+def existing(names: Collection[str]) -> Script[frozenset[str]]:
+    """Which of these are projects."""
+    rows = yield query("existing_projects", names=names)
+    return frozenset(row["name"] for row in rows)
+
+
 def facts(names: Collection[str]) -> Script[dict[str, ProjectFacts]]:
     rows = yield query("select_projects_by_name", names=names)
     return {row["name"]: _facts(row) for row in rows}
@@ -66,7 +72,7 @@ def share_projects(names: Iterable[str]) -> Script[None]:
     if not wanted:
         return
     yield lock("used_projects", names=wanted)
-    found = {row["name"] for row in (yield query("existing_projects", names=wanted))}
+    found = yield from existing(wanted)
     for name in wanted:
         if name not in found:
             raise no_such_project(name)
@@ -170,7 +176,7 @@ def jobs_beyond(project: str, policy: Policy, limit: int) -> Script[list[str]]:
 def delete(tx: Tx, name: str, *, actor: str) -> Script[bool]:
     """Delete a project in which nothing lives."""
     yield lock("projects", names=[name])
-    if not (yield query("existing_projects", names=[name])):
+    if not (yield from existing([name])):
         return False
     if name == DEFAULT_PROJECT:
         message = f"project {DEFAULT_PROJECT} is always there"
@@ -210,8 +216,7 @@ def give_pool(tx: Tx, pool: str, projects: Sequence[str], *, actor: str) -> Scri
     """Let only these projects use a pool, or all."""
     yield lock("every_project")
     wanted = sorted(set(projects))
-    found = (yield query("existing_projects", names=wanted)) if wanted else ()
-    known = {row["name"] for row in found}
+    known = yield from existing(wanted)
     for name in wanted:
         if name not in known:
             raise no_such_project(name)

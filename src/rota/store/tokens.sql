@@ -71,7 +71,3 @@ ORDER BY created_at DESC LIMIT 1000;
 -- name: drop_stale_tokens
 -- Forget login links and sessions that ended long ago.
 DELETE FROM token WHERE kind IN ('login', 'session', 'terminal') AND expires_at < :before;
-
--- name: existing_projects
--- Those of these names that are projects.
-SELECT name FROM project WHERE name = ANY(:names) AND deleted_at IS NULL;

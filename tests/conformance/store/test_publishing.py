@@ -455,13 +455,6 @@ async def disable_principal(scene: Scene) -> Act:
     return lambda: scene.store.disable_principal("team", disabled=True, actor="ann")
 
 
-async def inherit_roles(scene: Scene) -> Act:
-    awaited = PrincipalRef(PrincipalKind.USER, TEAM.issuer, "✉ a@b.org", "a", email="a@b.org")
-    await scene.store.bind(awaited, "default", Role.VIEWER, actor="ann")
-    await scene.store.bind(TEAM, "default", Role.VIEWER, actor="ann")
-    return lambda: scene.store.inherit_roles("team", TEAM.issuer, "a@b.org")
-
-
 ANN = Person("https://login.example.org", "u1", "ann", groups=("ops",))
 SESSION = NewToken(
     "t_s", "ann", Role.ADMIN, "digest of s", "session", "ann", MINUTE, principal="ann"
@@ -625,7 +618,6 @@ WRITES: dict[Callable[[Scene], Awaitable[Act]], set[str]] = {
     bind: {CALLERS, EVENTS},
     unbind: {CALLERS, EVENTS},
     disable_principal: {CALLERS, EVENTS},
-    inherit_roles: {CALLERS},
     save_predictions: set(),
     forget_predictions: set(),
     check: set(),
