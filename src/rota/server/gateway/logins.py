@@ -47,7 +47,7 @@ from rota.server.gateway.tokens import drop_cookie, open_session, set_cookie
 LOGIN, CALLBACK, BACKCHANNEL = "/auth/login", "/auth/callback", "/auth/backchannel"
 DEVICE, DEVICE_TOKEN = "/auth/device", "/auth/device/token"
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
-LOGINS_BEGUN = 60  # by one address in a minute; terminals that begin to wait count, too
+LOGINS_BEGUN = 60  # by one address in a minute; as many terminals may begin to wait
 CODES_TYPED = 10  # wrong ones, by one session in a minute
 _TOO_MANY_CODES = "too many wrong codes"
 _MAX_TEXT = 4_000
@@ -159,7 +159,8 @@ async def begin_login(
 ) -> Response:
     """Send the browser to the provider."""
     try:
-        _count_begun(request)
+        _refuse_embedded(request)
+        _count_begun(request, "logins")
         kept = request.cookies.get(_attempt_cookie(settings), "")
         begun = await logins.begin(engine, next, _return_to(settings), kept)
     except RotaError as error:
@@ -230,7 +231,8 @@ def _attempt_cookie(settings: GatewaySettings) -> str:
 @router.post(DEVICE, include_in_schema=False)
 async def begin_device(request: Request, settings: Settings, engine: UsedEngine) -> Response:
     """Give a terminal a code to show (RFC 8628, 3.1)."""
-    _count_begun(request)
+    _refuse_embedded(request)
+    _count_begun(request, "terminals")
     form = await _form(request)
     asked = await devices.begin(engine, form.get("host", ""), address_of(request))
     page = f"{settings.base_url}/device"
@@ -314,10 +316,23 @@ async def _waiting(request: Request, caller: Caller, code: str) -> DeviceGrant:
 # --- requests
 
 
-def _count_begun(request: Request) -> None:
+def _refuse_embedded(request: Request) -> None:
+    """Raise `Denied` for what a browser asks for on behalf of a page, without showing it.
+
+    A page of another site could else use up what all who come from an address may begin.
+    """
+    dest = request.headers.get("sec-fetch-dest", "document")
+    if dest != "document":
+        raise Denied(
+            "a login begins in a window of its own", code="forged", hint="open this address itself"
+        )
+
+
+def _count_begun(request: Request, what: str) -> None:
     """Bound what a stranger can make the store keep."""
     begun: WrongSecrets = request.app.state.begun_logins
-    begun.count(network_of(address_of(request)), "too many logins begin at this address")
+    key = f"{what} from {network_of(address_of(request))}"
+    begun.count(key, f"too many {what} begin at this address")
 
 
 def _caller(request: Request) -> Caller | None:

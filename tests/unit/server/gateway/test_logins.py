@@ -773,6 +773,21 @@ class TestTerminals:
 
         assert answers == [200] * 60 + [429]
 
+    async def test_a_page_of_another_site_uses_up_nobody_s_logins(self, site: Site) -> None:
+        browser = await site.browser()
+
+        told = set()
+        for _ in range(61):
+            image = await browser.get("/auth/login", headers={"Sec-Fetch-Dest": "image"})
+            fetched = await browser.post("/auth/device", headers={"Sec-Fetch-Dest": "empty"})
+            told |= {image.status_code, fetched.status_code}
+
+        assert told == {403}
+        assert "rota_login" not in browser.cookies
+        window = {"Sec-Fetch-Dest": "document", "Sec-Fetch-Site": "cross-site"}
+        assert (await browser.get("/auth/login", headers=window)).status_code == 303
+        assert (await browser.post("/auth/device")).status_code == 200
+
     async def test_a_terminal_that_polls_too_often_is_slowed_down(self, site: Site) -> None:
         terminal = await site.browser()
         asked = (await terminal.post("/auth/device")).json()
