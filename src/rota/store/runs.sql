@@ -67,7 +67,7 @@ ORDER BY run.seq DESC LIMIT :limit;
 -- name: select_runs_of_backfill
 -- Runs of a backfill, newest first.
 SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
-WHERE run.backfill = :backfill AND (CAST(:project AS TEXT) IS NULL OR run.project = :project) AND run.seq < :before_seq
+WHERE run.backfill = :backfill AND (:any_project = 1 OR run.project = ANY(:projects)) AND run.seq < :before_seq
     AND (CAST(:job AS TEXT) IS NULL OR run.job_id = :job)
     AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
     AND (:any_state = 1 OR run.state = ANY(:states))
@@ -148,6 +148,11 @@ WHERE run.id = ANY(:ids) AND run.project = :project ORDER BY run.seq DESC;
 -- Runs whose id lies in a range.
 SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
 WHERE run.id >= :id_from AND run.id < :id_to AND run.project = :project ORDER BY run.id LIMIT :limit;
+
+-- name: select_runs_by_id_in_projects
+-- These runs, if they are of some projects; or of any.
+SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
+WHERE run.id = ANY(:ids) AND (:any_project = 1 OR run.project = ANY(:projects)) ORDER BY run.seq DESC;
 
 -- name: select_attempts
 -- Attempts of a run that have ended and may be followed by another.

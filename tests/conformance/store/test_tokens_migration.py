@@ -38,6 +38,12 @@ INSERT_TOKEN = (
     "INSERT INTO token (id, name, role, digest, kind, created_by, created_at, pool)"
     " VALUES ({}, 'admin', 1, {})"
 )
+ENDED = (  # with more rights than the one of its name that is left
+    "INSERT INTO token (id, name, role, digest, kind, created_by, created_at, revoked_at)"
+    " VALUES ('t_5', 'eyes', 'admin', 'digest 5', 'api', 'admin', 1, 2)",
+    "INSERT INTO token (id, name, role, digest, kind, created_by, created_at, expires_at)"
+    " VALUES ('t_6', 'eyes', 'admin', 'digest 6', 'api', 'admin', 1, 2)",
+)
 Open = Callable[[], Awaitable[Store]]
 
 
@@ -73,6 +79,8 @@ async def old_sqlite(tmp_path: Path, clock: FakeTicker) -> Open:
             old.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM new.{table}")
         marks = INSERT_TOKEN.format("?, ?, ?, ?, ?", "?")
         old.executemany(marks, TOKENS)
+        for statement in ENDED:
+            old.execute(statement)
     return lambda: open_sqlite(path, clock=clock)
 
 
@@ -112,6 +120,8 @@ async def old_postgres(
         await old.copy_records_to_table(table, records=[tuple(row) for row in rows], columns=names)
     marks = INSERT_TOKEN.format("$1, $2, $3, $4, $5", "$6")
     await old.executemany(marks, TOKENS)
+    for statement in ENDED:
+        await old.execute(statement)
     await source.close()
     await old.close()
     await server.drop(database)
@@ -141,6 +151,15 @@ async def test_tokens_keep_their_role_in_all_projects(open_old: Open) -> None:
     assert (worker.token.kind, worker.token.pool) == ("worker", "gpu")
     assert worker.principal_kind == "worker"
     assert worker.rights.by_scope() == {}
+
+
+async def test_tokens_that_have_ended_give_nobody_a_role(open_old: Open) -> None:
+    store = await open_old()
+
+    bindings = {each.principal.handle: each.role for each in await store.bindings()}
+    await store.close()
+
+    assert bindings == {"ci": Role.ADMIN, "eyes": Role.VIEWER}
 
 
 async def test_projects_in_use_exist_and_their_jobs_are_there(open_old: Open) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from rota.contracts import carts_pb2, client_pb2
 from tests.unit.server.gateway.rpc.conftest import Calls, problem_of
-from tests.unit.server.gateway.tenants import OURS, THEIRS, Tenants, settle
+from tests.unit.server.gateway.tenants import MARK, OURS, THEIRS, Tenants, settle
 
 pytestmark = pytest.mark.anyio
 
@@ -82,6 +83,38 @@ async def test_their_project_is_as_one_that_is_not_there(calls: Calls, tenants: 
 
         assert there[0] is absent[0] is grpc.StatusCode.NOT_FOUND, name
         assert str(there[1]).replace(THEIRS, "made-up") == str(absent[1])
+
+
+def foreign_file(job: str, **more: object) -> str:
+    """A file of their project, whose one job is of ours."""
+    ours = {"name": job, "project": OURS, "steps": [{"run": "true"}]}
+    return json.dumps({"project": THEIRS, "jobs": [ours], **more})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"calendars": [{"name": "sneaked", "windows": ["daily 22:00-06:00"]}]},
+        {"limits": [{"name": "sneaked", "tokens": 1, "per": "1h", "each": "job"}]},
+        {"resources": [{"name": "sneaked", "total": 1}]},
+        {"carts": [{"name": "sneaked", "job": f"{MARK}-tidy", "items": [{"key": "a"}]}]},
+    ],
+    ids=["nothing else", "calendar", "limit", "resource", "cart"],
+)
+async def test_an_update_of_a_job_of_ours_changes_nothing_of_theirs(
+    calls: Calls, tenants: Tenants, more: dict[str, Any]
+) -> None:
+    job = tenants.ours["job"]
+    update = client_pb2.UpdateJobRequest(project=OURS, job=job, yaml=foreign_file(job, **more))
+    admin = await calls.served.client()
+
+    refused = await ask(calls, tenants, "UpdateJob", update)
+
+    assert refused[0] is grpc.StatusCode.INVALID_ARGUMENT
+    for noun in ("calendars", "limits", "resources", "cart-templates"):
+        there = await admin.get(f"/api/v1/{noun}", params={"project": THEIRS})
+        assert "sneaked" not in there.text
 
 
 @pytest.mark.parametrize("project", [OURS, "*"])
