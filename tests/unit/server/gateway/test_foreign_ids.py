@@ -6,6 +6,7 @@ steps but for a row that an index names, an answer comes as soon. The routes tel
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from fastapi.routing import APIRoute
 from rota.domain.access import Role
 from rota.server.gateway.auth import Where, needs_of
 from tests.unit.server.gateway.recorded import Recorded, follow, recording
-from tests.unit.server.gateway.served import serving_gateway
+from tests.unit.server.gateway.served import job, serving_gateway
 from tests.unit.server.gateway.tenants import (
     MARK,
     OURS,
@@ -29,6 +30,7 @@ from tests.unit.server.gateway.tenants import (
     settle,
 )
 from tests.unit.server.gateway.test_access import BODIES, CALLS
+from tests.unit.server.gateway.test_tenants import alike
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -205,6 +207,54 @@ async def test_a_filter_by_a_cart_of_theirs_costs_what_one_that_was_never_made_c
 
 
 RUNS = ("GET", "/api/v1/runs")
+_ITEM = {"key": "a"}
+# Calls whose body names something, by what it is called in `named`.
+BODIES_THAT_NAME: Mapping[str, tuple[str, Any]] = {
+    "a cart of a job": ("carts", {"name": "c", "job": "{job}", "items": [_ITEM]}),
+    "an item of a job": ("carts", {"name": "c", "items": [_ITEM | {"job": "{job}"}]}),
+    "a simulation without a job": ("simulations", {"for": "1h", "without": ["{job}"]}),
+    "a simulation with a job moved": ("simulations", {"for": "1h", "move": {"{job}": "every 1h"}}),
+    "a job after another": (
+        "jobs:apply",
+        {"jobs": [job("mine", after=["{job}"], schedule="every 1h")]},
+    ),
+    "a job on a calendar": (
+        "jobs:apply",
+        {"jobs": [job("mine", calendars=["{calendar}"], schedule="every 1h")]},
+    ),
+    "a job with a limit": ("jobs:apply", {"jobs": [job("mine", rate_limits=["{limit}"])]}),
+    "a cart template of a job": (
+        "jobs:apply",
+        {"carts": [{"name": "t", "job": "{job}", "items": [_ITEM]}]},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BODIES_THAT_NAME)
+@pytest.mark.parametrize("way", WAYS[:2])
+async def test_a_body_that_names_theirs_is_answered_as_one_that_names_nothing(
+    neighbours: Neighbours, what: str, way: str
+) -> None:
+    path, body = BODIES_THAT_NAME[what]
+    named = neighbours.named(way)
+
+    found = []
+    for names in (named, never(named)):
+        text = json.dumps(body)
+        for name, value in names.items():
+            text = text.replace(f"{{{name}}}", value)
+        neighbours.recorded.clear()
+        answer = await neighbours.admin.post(
+            f"/api/v1/{path}",
+            params={"project": OURS, "plan": "true"} if path != "simulations" else {"project": OURS},
+            content=text,
+            headers={"Content-Type": "application/json"},
+        )
+        work = [*neighbours.recorded.statements]
+        found.append((answer.status_code, alike(answer, names), work))
+
+    assert found[0] == found[1]
+    assert found[0][0] in (404, 409, 422), found[0]
 
 
 @pytest.mark.parametrize("length", [2, 6, 12])
