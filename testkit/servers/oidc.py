@@ -237,7 +237,7 @@ class OidcServer:
 
     def requests_for(self, grant: str) -> int:
         """Return how often it was asked for tokens by such a grant, over all its starts."""
-        asked = re.findall(rf"^grant\.(?:success|error): {grant}$", self.log.read_text(), re.M)
+        asked = re.findall(rf"^grant\.(?:success|error): {grant}$", self.log.read_text(), re.MULTILINE)
         return len(asked)
 
     @property

@@ -39,9 +39,7 @@ DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 TOKEN_DELAY = timedelta(milliseconds=300)  # so that a refresh is still under way when others come
 OLD = timedelta(minutes=16)  # what was refreshed so long ago is refreshed at the next look
 PEOPLE = Imitation(
-    users={
-        name: {"preferred_username": name, "groups": ["dev"]} for name in ("bob", "cyd", "dan")
-    }
+    users={name: {"preferred_username": name, "groups": ["dev"]} for name in ("bob", "cyd", "dan")}
 )
 
 
@@ -53,11 +51,12 @@ class Pair:
     provider: OidcServer
     postgres: PostgresServer
     admin: Client  # of the first server
+    until: ExitStack
 
     def logged_in(self, user: str, server: int = 1) -> httpx.Client:
         """A browser in which somebody logged in to one of the servers; cookies know no ports."""
         url = self.servers[server].url
-        browser = httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS)
+        browser = self.until.enter_context(httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS))
         back = log_in(browser, f"{url}/auth/login", user, f"{url}/auth/callback")
         assert browser.get(back).status_code == httpx.codes.SEE_OTHER
         return browser
@@ -102,10 +101,16 @@ def pair(postgres: PostgresServer) -> Iterator[Pair]:
         until.enter_context(provider)
         store = postgres.address("rota")
         _, token = machine.create(Settings(store=store), "tests", "admin")
-        told = {"store": store, "blobs": f"file://{folder / 'blobs'}", "secrets_key": new_key().line()}
+        told = {
+            "store": store,
+            "blobs": f"file://{folder / 'blobs'}",
+            "secrets_key": new_key().line(),
+        }
         servers = []
         for number, (rest, rpc) in enumerate(ports, 1):
-            server = ServerNode(f"server-{number}", folder / f"server-{number}", (rest, rpc), **told)
+            server = ServerNode(
+                f"server-{number}", folder / f"server-{number}", (rest, rpc), **told
+            )
             server.environ |= provider.environ()
             until.callback(server.close)
             server.launch()
@@ -114,7 +119,7 @@ def pair(postgres: PostgresServer) -> Iterator[Pair]:
             server.wait_until_ready()
         admin = until.enter_context(Client(urls[0], token))
         admin.grant_role("default", "group:dev", "viewer")
-        yield Pair(servers, provider, postgres, admin)
+        yield Pair(servers, provider, postgres, admin, until)
 
 
 # --- streams
@@ -209,7 +214,9 @@ def test_streams_of_another_server_end_within_ten_seconds_after_the_right_to_lis
     }
     losers = listeners(pair)
     keeper = pair.admin.create_token("keeper", "viewer")
-    keeps = Listener(bearer(keeper.secret), keeper.secret, lambda: pair.admin.revoke_token(keeper.id))
+    keeps = Listener(
+        bearer(keeper.secret), keeper.secret, lambda: pair.admin.revoke_token(keeper.id)
+    )
 
     with ThreadPoolExecutor(len(KINDS) * (len(losers) + 1)) as threads:
         everybody = [*losers.values(), keeps]

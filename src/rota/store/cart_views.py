@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from operator import itemgetter
 
-from rota.domain.access import is_in
 from rota.domain.carts.facts import ItemState
 from rota.domain.errors import Conflict, StaleTransition
 from rota.domain.ids import CartId, JobId, instant, micros, shard_of
@@ -49,12 +48,12 @@ _LATER_THAN_ALL = 2**62
 
 def carts(wanted: CartQuery, /) -> Script[list[Cart]]:
     rows = yield _carts_query(wanted)
-    return [cart_from(row) for row in rows if is_in(row["project"], wanted.project)]
+    return [cart_from(row) for row in rows]
 
 
 def _carts_query(wanted: CartQuery) -> Query:
     if wanted.ids is not None:
-        return query("select_carts_by_id", ids=wanted.ids)
+        return query("select_carts_by_id", ids=wanted.ids, **project_filter(wanted.project))
     if wanted.id_prefix is not None:
         return query(
             "select_carts_by_prefix",

@@ -1,6 +1,7 @@
 -- name: select_carts_by_id
 -- These carts.
-SELECT * FROM cart WHERE id = ANY(:ids) AND state <> 'LOADING';
+SELECT * FROM cart WHERE id = ANY(:ids) AND state <> 'LOADING'
+    AND (:any_project = 1 OR coalesce(project, '') = ANY(:projects));
 
 -- name: select_carts
 -- Carts, newest first.

@@ -11,7 +11,7 @@ import pytest
 
 from rota.domain.errors import StaleTransition
 from rota.ports.store import Store
-from rota.store.script import Many, MakeScript, OnCommit, Rows, Script, Step, Urgency, no_effects
+from rota.store.script import MakeScript, Many, OnCommit, Rows, Script, Step, Urgency, no_effects
 from tests.budgets.counting import Counts, counted_sqlite
 
 

@@ -129,8 +129,10 @@ class Ask:
         return self.route.path_format.format_map({**named, "name": own, "principal": "somebody"})
 
     def params(self, named: Mapping[str, str]) -> dict[str, str]:
-        given = {"project": OURS, "q": "x", "expression": "every 5m"}
-        return given | ({self.query: named[self.query]} if self.query else {})
+        given = {"q": "x", "expression": "every 5m"}
+        known = {name: given[name] for name in given.keys() & set(_queried(self.route.dependant))}
+        asked = {self.query: named[self.query]} if self.query else {}
+        return known | asked | {"project": OURS}
 
 
 def asks() -> Iterator[Ask]:
@@ -174,18 +176,23 @@ async def test_what_is_theirs_costs_what_was_never_made_costs(
 async def cost(
     neighbours: Neighbours, ask: Ask, named: Mapping[str, str]
 ) -> tuple[int, object, int]:
-    """How a call is answered, what it has the store do, and in how many steps."""
-    recorded = neighbours.recorded
-    recorded.clear()
-    answer = await neighbours.admin.request(
-        ask.method,
-        ask.path(named),
-        params=ask.params(named),
-        json=BODIES.get(ask.route.path_format),
-        headers={"If-Match": '"1"'},
-    )
+    """How a call is answered, what it has the store do, and in how many steps at the least.
+
+    Now and then a store has something to do beside it: a refused call can be made again.
+    """
+    recorded, steps = neighbours.recorded, []
+    for _ in range(3):
+        recorded.clear()
+        answer = await neighbours.admin.request(
+            ask.method,
+            ask.path(named),
+            params=ask.params(named),
+            json=BODIES.get(ask.route.path_format),
+            headers={"If-Match": '"1"'},
+        )
+        steps.append(recorded.counts.steps)
     work = (recorded.round_trips, tuple(recorded.statements))
-    return answer.status_code, work, recorded.counts.steps
+    return answer.status_code, work, min(steps)
 
 
 async def test_a_filter_by_a_cart_of_theirs_costs_what_one_that_was_never_made_costs(
@@ -246,7 +253,9 @@ async def test_a_body_that_names_theirs_is_answered_as_one_that_names_nothing(
         neighbours.recorded.clear()
         answer = await neighbours.admin.post(
             f"/api/v1/{path}",
-            params={"project": OURS, "plan": "true"} if path != "simulations" else {"project": OURS},
+            params={"project": OURS, "plan": "true"}
+            if path != "simulations"
+            else {"project": OURS},
             content=text,
             headers={"Content-Type": "application/json"},
         )
@@ -265,9 +274,7 @@ async def test_a_beginning_that_many_ids_have_is_not_looked_for(
     recorded, run = neighbours.recorded, neighbours.theirs["run"]
     recorded.clear()
 
-    answer = await neighbours.admin.get(
-        f"/api/v1/runs/{run[:length]}", params={"project": OURS}
-    )
+    answer = await neighbours.admin.get(f"/api/v1/runs/{run[:length]}", params={"project": OURS})
 
     assert (answer.status_code, answer.json()["code"]) == (404, "run_not_found")
     assert "select_runs_by_prefix" not in recorded.names
