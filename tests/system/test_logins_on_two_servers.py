@@ -6,7 +6,7 @@ import asyncio
 import re
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -138,6 +138,10 @@ class Listener:
     def is_heard(self, kind: str) -> None:
         self.pieces[kind] = self.pieces.get(kind, 0) + 1
 
+    def _hear_all(self, kind: str, pieces: Iterable[object]) -> None:
+        for _ in pieces:
+            self.is_heard(kind)
+
     def read(self, kind: str, url: str) -> None:
         timeout = httpx.Timeout(PATIENCE_SECONDS)
         with httpx.stream(
@@ -145,8 +149,7 @@ class Listener:
         ) as answer:
             assert answer.status_code == httpx.codes.OK, answer.read()
             self.is_heard(kind)
-            for _ in answer.iter_bytes():
-                self.is_heard(kind)
+            self._hear_all(kind, answer.iter_bytes())
         self.ended_at[kind] = boottime()
 
     def watch(self, kind: str, address: str) -> None:
@@ -156,8 +159,7 @@ class Listener:
                 pb.WatchRequest(), metadata=metadata, timeout=PATIENCE_SECONDS
             )
             with pytest.raises(grpc.RpcError) as refusal:
-                for _ in watching:
-                    self.is_heard(kind)
+                self._hear_all(kind, watching)
         assert refusal.value.code() in REFUSALS, refusal.value
         self.ended_at[kind] = boottime()
 
@@ -236,8 +238,8 @@ def test_streams_of_another_server_end_within_ten_seconds_after_the_right_to_lis
         eventually(lambda: all(keeps.pieces[kind] > heard[kind] for kind in KINDS))
         assert not keeps.ended_at
         keeps.loses()
-        for each in reading:
-            each.result()
+        for stream in reading:
+            stream.result()
 
     after = {
         f"{cause}, {kind}": each.ended_at[kind] - lost_at[cause]
