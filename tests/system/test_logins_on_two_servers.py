@@ -161,7 +161,7 @@ class Listener:
         metadata = (("authorization", f"Bearer {self.bearer}"),)
         with grpc.insecure_channel(address) as channel:
             watching = SchedulerStub(channel).Watch(
-                pb.WatchRequest(), metadata=metadata, timeout=PATIENCE_SECONDS
+                pb.WatchRequest(), metadata=metadata, timeout=3 * PATIENCE_SECONDS
             )
             with suppress(grpc.RpcError):
                 self._hear_all(kind, watching)

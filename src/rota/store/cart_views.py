@@ -70,9 +70,11 @@ def _carts_query(wanted: CartQuery) -> Query:
         "name_like": like_pattern(wanted.name_like),
         "any_state": int(not wanted.states),
         "states": wanted.states,
-        "created_by": wanted.created_by,
         "limit": wanted.limit,
     }
+    if wanted.created_by is not None:
+        among = project_filter(wanted.project)
+        return query("select_carts_of_user", created_by=wanted.created_by, **among, **filters)
     if isinstance(wanted.project, str):
         return query("select_carts", project=wanted.project, **filters)
     return query("select_carts_of_projects", **project_filter(wanted.project), **filters)
