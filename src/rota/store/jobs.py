@@ -253,7 +253,7 @@ def find(wanted: JobQuery, /) -> Script[list[Job]]:
 
 
 def _list_query(wanted: JobQuery) -> Query:
-    filters = {
+    filters: dict[str, object] = {
         "after_name": wanted.after_name,
         "name_like": like_pattern(wanted.name_like),
         "set_name": wanted.set_name,
