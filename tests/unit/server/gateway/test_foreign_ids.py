@@ -6,6 +6,7 @@ steps but for a row that an index names, an answer comes as soon. The routes tel
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
@@ -185,13 +186,14 @@ async def cost(
 
     async def once() -> tuple[int, object, int]:
         recorded.clear()
-        answer = await neighbours.admin.request(
-            ask.method,
-            ask.path(named),
-            params=ask.params(named),
-            json=BODIES.get(ask.route.path_format),
-            headers={"If-Match": '"1"'},
-        )
+        async with asyncio.timeout(20):  # a stream that should be refused would never end
+            answer = await neighbours.admin.request(
+                ask.method,
+                ask.path(named),
+                params=ask.params(named),
+                json=BODIES.get(ask.route.path_format),
+                headers={"If-Match": '"1"'},
+            )
         work = (recorded.round_trips, tuple(recorded.statements))
         return answer.status_code, work, recorded.counts.steps
 
