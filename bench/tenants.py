@@ -46,18 +46,20 @@ SELECT new_id, 1, document, digest, replace(rules, '"default"', '"' || new_proje
 INSERT INTO schedule (job_id, shard, next_at, anchor, version)
 SELECT new_id, shard, 4000000000000000, 1, 1 FROM copied;
 """
-_INSERT_TOKEN = """
+_PROGRAMS = (
+    """
 INSERT INTO token (id, name, role, digest, kind, created_by, created_at, principal, project, shown)
 VALUES (:id, :name, 'operator', :digest, 'api', 'bench', 1, :name, :project, 'bench')
-"""
-_PRINCIPAL = """
+""",
+    """
 INSERT INTO principal (handle, kind, issuer, subject, title, email, created_by, created_at)
 VALUES (:name, 'service', '', '', '', '', 'bench', 1)
-"""
-_BINDING = """
+""",
+    """
 INSERT INTO binding (principal, scope, role, created_by, created_at)
 VALUES (:name, :project, 'operator', 'bench', 1)
-"""
+""",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ async def fill(path: Path, crowd: Crowd) -> None:
         connection.execute("PRAGMA synchronous = OFF")
         jobs = crowd.projects * JOBS
         connection.executescript(_FILL.format(jobs=jobs, projects=crowd.projects, each=JOBS))
-        for statement in (_INSERT_TOKEN, _PRINCIPAL, _BINDING):
+        for statement in _PROGRAMS:
             connection.executemany(statement, _programs(crowd))
         connection.commit()
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
