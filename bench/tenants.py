@@ -57,7 +57,8 @@ VALUES (:name, 'service', '', '', '', '', 'bench', 1)
 """,
     """
 INSERT INTO binding (principal, scope, role, created_by, created_at)
-VALUES (:name, :project, 'operator', 'bench', 1)
+SELECT :name, name, 'operator', 'bench', 1 FROM project
+WHERE name = :project OR (:project IS NULL AND name <> 'default')
 """,
 )
 
@@ -74,6 +75,11 @@ class Crowd:
 
     def project(self, number: int) -> str:
         return f"project-{number % self.projects}"
+
+    @property
+    def everywhere(self) -> int:
+        """The number of one more program, with a role in each of the projects."""
+        return self.tokens
 
 
 def run(plan: Plan) -> list[Comparison]:
@@ -127,10 +133,11 @@ async def fill(path: Path, crowd: Crowd) -> None:
         connection.close()
 
 
-def _programs(crowd: Crowd) -> Iterator[dict[str, str]]:
-    for number in range(crowd.tokens):
+def _programs(crowd: Crowd) -> Iterator[dict[str, str | None]]:
+    for number in range(crowd.tokens + 1):
         digest = hashlib.sha256(crowd.secret(number).encode()).hexdigest()
-        name, project = f"program-{number}", crowd.project(number)
+        is_everywhere = number == crowd.everywhere
+        name, project = f"program-{number}", None if is_everywhere else crowd.project(number)
         yield {"id": f"t_{number:012x}", "name": name, "digest": digest, "project": project}
 
 
@@ -140,7 +147,7 @@ def _measure(server: Server, crowd: Crowd, calls: int, callers: int) -> Figures:
     ways = {"look at a job": ("GET", ""), "trigger a job": ("POST", "/runs")}
     for what, (method, end) in ways.items():
         requests = _requests(server, crowd, callers, method, end)
-        asyncio.run(_call_all(server, islice(requests, callers)))  # each once: not measured
+        asyncio.run(_call_all(server, islice(requests, max(callers, crowd.projects))))  # once: warm
         before = processes.cpu_seconds(server.pid)
         asyncio.run(_call_all(server, islice(requests, calls)))
         figures[what] = (processes.cpu_seconds(server.pid) - before) / calls * 1e6
@@ -148,14 +155,15 @@ def _measure(server: Server, crowd: Crowd, calls: int, callers: int) -> Figures:
 
 
 def _requests(server: Server, crowd: Crowd, callers: int, method: str, end: str) -> Iterator[bytes]:
-    """Calls of one program after another, each time about another job of its project."""
+    """Calls of one program after another, each about a job of its project; or all of the same."""
     place = urlsplit(server.client.server.url)
     heads = [
         (
             f"?project={crowd.project(number)} HTTP/1.1\r\nHost: {place.netloc}\r\n"
-            f"Authorization: Bearer {crowd.secret(number)}\r\nContent-Length: 0\r\n\r\n"
+            f"Authorization: Bearer {crowd.secret(crowd.everywhere if callers == 1 else number)}"
+            "\r\nContent-Length: 0\r\n\r\n"
         )
-        for number in range(callers)
+        for number in range(max(callers, crowd.projects))
     ]
     for number, head in enumerate(cycle(heads)):
         yield f"{method} /api/v1/jobs/job-{number % JOBS}{end}{head}".encode()

@@ -10,29 +10,32 @@ import json
 import sqlite3
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
 import pytest
 
+from rota.domain.access import Role, everywhere
 from rota.domain.carts.definition import CartRules
 from rota.domain.states import RunState
 from rota.ports.carts import CartQuery
-from rota.ports.records import JobQuery, RunQuery
+from rota.ports.records import JobQuery, NewToken, RunQuery
 from rota.ports.store import Store
 from rota.store.postgres.opening import open_postgres
 from testkit.builders import Scene
 from testkit.clock import FakeTicker
+from testkit.identity import bind, make_principal, tell_groups
 from testkit.new_stores import open_new_sqlite
 from testkit.servers.postgres import PostgresServer
 from tests.budgets.counting import VM_STEPS, Counts, counted_postgres, counted_sqlite, rows_read
 from tests.budgets.test_budgets import postgres_server as postgres_server
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 PROJECT, DEFAULT = "mine", "default"
+ISSUER = "https://login"
 OTHERS, EACH = 1_000, 100  # projects, and jobs and runs of each
 MANY = 20_000  # jobs of others in the same project
 _FIRST = 1_000  # numbers of others: below are those of jobs that are looked for
@@ -61,6 +64,26 @@ INSERT INTO cart (id, project, name, shard, document, rules, state, items, creat
     ended_at)
 SELECT 'c_' || n, {project}, 'cart-' || n, 1, '{{}}', '{cart_rules}', 'COMPLETED', 1, 'user',
     n, n FROM {numbers};
+INSERT INTO project (name, title, defaults, policy, version, created_by, created_at, updated_by,
+    updated_at)
+SELECT DISTINCT {project}, '', '{{}}', '{{}}', 1, 'admin', 1, 'admin', 1 FROM {numbers}
+WHERE {project} <> 'mine' ON CONFLICT DO NOTHING;
+INSERT INTO principal (handle, kind, issuer, subject, title, email, created_by, created_at)
+SELECT 'service-' || n, 'service', '', '', '', '', 'admin', n FROM {numbers};
+INSERT INTO principal (handle, kind, issuer, subject, title, email, created_by, created_at)
+SELECT 'group-' || n, 'group', 'https://login', 'group ' || n, '', '', 'admin', n FROM {numbers};
+INSERT INTO binding (principal, scope, role, created_by, created_at)
+SELECT kind || n, {project}, 'editor', 'admin', n FROM {numbers}
+CROSS JOIN (SELECT 'service-' AS kind UNION ALL SELECT 'group-') AS kinds;
+INSERT INTO token (id, name, role, digest, kind, created_by, created_at, principal, project)
+SELECT 't_' || n, 'service-' || n, 'editor', 'digest ' || n, 'api', 'admin', n, 'service-' || n,
+    {project} FROM {numbers};
+INSERT INTO token (id, name, role, digest, kind, created_by, created_at, principal)
+SELECT 's_' || n, 'service-' || n, 'admin', 'session ' || n, 'session', 'admin', n, 'service-' || n
+FROM {numbers} WHERE n % 10 = 0;
+INSERT INTO login_session (token, issuer, subject, sid, groups, refreshed_at, idle_until)
+SELECT 's_' || n, 'https://login', 'user ' || n, 'sid ' || n, '["group ' || n || '"]', n,
+    9000000000000000 FROM {numbers} WHERE n % 10 = 0;
 INSERT INTO chain (id, pool, priority, share, tag, active)
 SELECT 'far/5/p' || n, 'far', 5, 'p' || n, 0, 1 FROM {numbers};
 """
@@ -117,10 +140,17 @@ def looks(project: str) -> Mapping[str, Ask]:
 
 
 MINE = ("my jobs", "my carts")
-LOOKS: Mapping[str, Ask] = {
+LOOKS: dict[str, Ask] = {
     f"{name} of {project}": ask
     for project in (PROJECT, DEFAULT)
     for name, ask in looks(project).items()
+}
+# What every call looks up before anything else, unless it did so a moment ago: who calls, with the
+# roles of their groups, and for callers with a role in all projects whether this one exists.
+LOOKS |= {
+    "a token": lambda store: store.token_by_digest("digest mine"),
+    "a session with groups": lambda store: store.token_by_digest("session mine"),
+    "a project": lambda store: store.existing_projects([PROJECT]),
 }
 # An index of the runs of `default` makes each drain of a backlog 6 % dearer on PostgreSQL, where a
 # change of a run enters it in all of its indexes: there they are found by age, among all runs.
@@ -141,6 +171,25 @@ async def fill_both(store: Store, clock: FakeTicker) -> None:
     scene = Scene(store, clock)
     for each in (await scene.in_project(PROJECT), scene):
         await fill(each)
+    await let_in(store)
+
+
+async def let_in(store: Store) -> None:
+    """A program with a role in a project, and somebody with one by their group."""
+    for_one = NewToken(
+        *("t_mine", "program", Role.EDITOR, "digest mine", "api", "admin", None),
+        principal="program",
+        project=PROJECT,
+        given_by=everywhere(Role.ADMIN),
+    )
+    await store.add_token(for_one)
+    await make_principal(store, "ann", "user", issuer=ISSUER, subject="ann")
+    await make_principal(store, "group-dev", "group", issuer=ISSUER, subject="dev")
+    await bind(store, "group-dev", Role.VIEWER, PROJECT)
+    await bind(store, "ann", Role.VIEWER, DEFAULT)
+    session = replace(for_one, id="s_mine", digest="session mine", kind="session", given_by=None)
+    await store.add_token(replace(session, name="ann", principal="ann", project=None))
+    await tell_groups(store, "s_mine", ISSUER, ["dev"])
 
 
 async def fill(scene: Scene) -> None:
