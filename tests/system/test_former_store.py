@@ -56,5 +56,5 @@ def test_it_goes_on_and_the_doctor_names_what_to_tighten(former_home: Path) -> N
 
 
 def _queued(client: Client, job: str) -> list[str]:
-    found = client.list_runs(state=["queued"])
+    found = client.list_runs(state="queued")
     return [run.id for run in found if run.job == job]
