@@ -22,6 +22,7 @@ import pytest
 
 from rota.domain.access import Role, everywhere
 from rota.domain.carts.definition import CartRules
+from rota.domain.ids import micros
 from rota.domain.states import RunState
 from rota.operations.engine import Engine, ForecastCaches, KeptForecast
 from rota.operations.forecasts import Question, look_ahead
@@ -32,7 +33,7 @@ from rota.ports.store import Store
 from rota.queue.local import LocalQueue
 from rota.store.postgres.opening import open_postgres
 from testkit.builders import Scene
-from testkit.clock import FakeTicker
+from testkit.clock import START, FakeTicker
 from testkit.identity import bind, make_principal, tell_groups
 from testkit.new_stores import open_new_sqlite
 from testkit.servers.postgres import PostgresServer
@@ -71,6 +72,8 @@ INSERT INTO cart (id, project, name, shard, document, rules, state, items, creat
     ended_at)
 SELECT 'c_' || n, {project}, 'cart-' || n, 1, '{{}}', '{cart_rules}', 'COMPLETED', 1, 'user',
     n, n FROM {numbers};
+INSERT INTO prediction (run_id, made_at, start_at)
+SELECT 'r_' || n, {now}, {now} FROM {numbers} WHERE n % 50 = 0;
 INSERT INTO project (name, title, defaults, policy, version, created_by, created_at, updated_by,
     updated_at)
 SELECT DISTINCT {project}, '', '{{}}', '{{}}', 1, 'admin', 1, 'admin', 1 FROM {numbers}
@@ -189,7 +192,7 @@ def rows(numbers: str, events: str, first: int, last: int, project: str) -> str:
     of_carts = json.dumps(CartRules().to_document())
     of_jobs = json.dumps({"name": "job", "project": "others"})
     return (ROWS + events).format(
-        project=project, numbers=among, rules=of_jobs, cart_rules=of_carts
+        project=project, numbers=among, rules=of_jobs, cart_rules=of_carts, now=micros(START)
     )
 
 
