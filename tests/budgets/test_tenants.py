@@ -40,7 +40,7 @@ from testkit.servers.postgres import PostgresServer
 from tests.budgets.counting import VM_STEPS, Counts, counted_postgres, counted_sqlite, rows_read
 from tests.budgets.test_budgets import postgres_server as postgres_server
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(180)]
 
 PROJECT, DEFAULT = "mine", "default"
 ISSUER = "https://login"

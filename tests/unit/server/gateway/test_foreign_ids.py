@@ -34,7 +34,7 @@ from tests.unit.server.gateway.tenants import (
 from tests.unit.server.gateway.test_access import BODIES, CALLS
 from tests.unit.server.gateway.test_tenants import alike
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(180)]
 
 MANY = 300  # runs of their job, and items of their cart: who reads these is seen
 STEPS = 100  # of SQLite: some rows that indexes name are looked at, and are not the asker's
