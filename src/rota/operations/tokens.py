@@ -248,7 +248,7 @@ async def authenticate(engine: Engine, secret: str, *, is_cookie: bool = False) 
     """
     if not is_cookie and secret.count(".") == _DOTS_OF_JWT:
         return await _bearer_of_provider(engine, secret)
-    is_terminal = _looks_like(secret, "terminal") and not _looks_like(secret, "api")
+    is_terminal = secret.startswith(f"rota{SecretKind.TERMINAL}_")
     kind = "session" if is_cookie else "terminal" if is_terminal else "api"
     found = await _valid(engine, secret, kind, lambda: invalid_token(secret))
     if found.session is not None and await logins.attend(engine, found.token, found.session):

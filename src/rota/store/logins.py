@@ -21,7 +21,6 @@ from rota.store.tx import Tx
 _MICROSECOND = timedelta(microseconds=1)
 _SLOWER = timedelta(seconds=5) // _MICROSECOND  # for terminals that ask too often
 _NEVER_IDLE = timedelta(days=366) // _MICROSECOND  # terminals end by the end of their token
-_NOBODY = Person("", "", "")
 _ADMIN_GROUPS = "oidc_admin_groups"  # who made bindings of groups that the settings name
 
 
@@ -132,10 +131,10 @@ def open_session(tx: Tx, token: NewToken, told: Told, idle: timedelta) -> Script
     """A session, and what the provider said; their other sessions learn of the groups.
 
     Nobody has said anything of whoever comes by a link or with a token: their session ends as
-    others do.
+    others do, and is of nobody else.
     """
     yield from tokens.add(tx, token)
-    person = told.person or _NOBODY
+    person = told.person or Person(issuer="", subject=token.id, username="")
     values = (
         token.id,
         person.issuer,

@@ -252,7 +252,7 @@ def _runs_query(wanted: RunQuery, states: Mapping[str, Any]) -> Query:
 def _project_query(
     wanted: RunQuery, filters: dict[str, Any], job_like: str | None, any_state: int
 ) -> Query:
-    # Runs of `default` are found by age: an index of them would cost each claim and end an entry.
+    # PostgreSQL has no index of the runs of `default`: each claim and each end would pay for it.
     is_default = wanted.project == DEFAULT_PROJECT
     if _is_active(wanted):
         name = "select_active_runs" if is_default else "select_active_runs_of_project"

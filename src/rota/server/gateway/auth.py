@@ -97,7 +97,7 @@ class TrustedTokens:
         self._monotonic = monotonic
         self._callers: OrderedDict[tuple[str, bool], tuple[Caller, float]] = OrderedDict()
         self._projects: dict[str, float] = {}  # until when each is taken to exist
-        self._revocations = 0
+        self.changes = 0  # of anybody's rights, as far as this server was told
 
     async def run(self) -> None:
         """Forget what is trusted whenever a server says that rights have changed."""
@@ -118,17 +118,17 @@ class TrustedTokens:
         if known and known[1] > now:
             self._callers.move_to_end(key)
             return known[0]
-        revocations = self._revocations
+        changes = self.changes
         caller = await authenticate(self._engine, secret, is_cookie=is_cookie)
         # A token that was revoked since the look began may have been read before: it is not kept.
-        if revocations == self._revocations:
+        if changes == self.changes:
             # From `now`, before the look: a slow store does not prolong the life of a token.
             self._keep(key, caller, now + self._trust_for)
         return caller
 
     def forget(self) -> None:
         """Clear the cache, because rights have changed; call it after the commit."""
-        self._revocations += 1
+        self.changes += 1
         self._callers.clear()
         self._projects.clear()
 
@@ -142,10 +142,10 @@ class TrustedTokens:
         now = self._monotonic()
         if self._projects.get(project, now) > now:
             return
-        changes = self._revocations
+        changes = self.changes
         if not await self._engine.store.existing_projects([project]):
             raise no_such_project(project)
-        if changes == self._revocations:
+        if changes == self.changes:
             if len(self._projects) >= _MAX_PROJECTS:
                 self._projects.clear()
             self._projects[project] = now + self._trust_for
