@@ -25,6 +25,7 @@ import pytest
 from rota.domain.access import INSTALLATION, Role, everywhere
 from rota.domain.errors import Denied
 from rota.domain.states import RunState
+from rota.domain.walls import NEW_CLUSTER, WallDefaults
 from rota.operations.engine import Engine
 from rota.operations.principals import advice
 from rota.operations.tokens import Caller, authenticate, authenticate_worker, log_in
@@ -244,6 +245,17 @@ async def test_what_to_tighten_is_named(former: FormerStore) -> None:
         *(("viewer", "admin"), ("viewer", "viewer")),
     ]
     assert any("default is shared by all projects" in message for message in told)
+
+
+async def test_plain_processes_stay_where_projects_share_pools(former: FormerStore) -> None:
+    """Although the server of a new cluster would keep them out."""
+    told = await former.store.settle_walls(NEW_CLUSTER)
+
+    [session] = await former.store.sessions(alive_only=True)
+    pools = {pool.name: pool for pool in await former.store.pools()}
+
+    assert told == WallDefaults()
+    assert (pools[session.pool].is_shared, pools[session.pool].refuses_processes) == (True, False)
 
 
 async def test_names_of_the_past_are_taken_and_may_get_another_token(former: FormerStore) -> None:
