@@ -174,7 +174,7 @@ async def open_rpc(
         gateway: GatewaySettings = app.state.settings
         trusted: TrustedTokens = app.state.tokens
         services.append(SchedulerService(engine, gateway, trusted, app.state.parsing).add_to)
-        services.append(CartsService(engine, gateway, trusted).add_to)
+        services.append(CartsService(engine, gateway, trusted, app.state.parsing).add_to)
     bind(settings.grpc_listen, "ROTA_GRPC_LISTEN").close()  # gRPC would not say why it cannot
     server = await serve(settings.grpc_listen, services, _tls(settings))
     door = RpcDoor(f"{host_of(settings.grpc_listen)}:{server.port}", server, workers)

@@ -36,8 +36,8 @@ from rota.server.gateway.parameters import (
     require_match,
     unquote,
 )
-from rota.server.gateway.parsing import (
-    Checked,
+from rota.server.gateway.parsers import (
+    FileCheck,
     check_job_file,
     parse_calendar,
     parse_job_file,
@@ -80,7 +80,7 @@ async def _job_file(request: Request, project: Project, name: _Name = None) -> J
     return await parsed_body(request, parse_job_file, name=name, project=project)
 
 
-async def _checked(request: Request, project: Project, name: _Name = None) -> Checked:
+async def _checked(request: Request, project: Project, name: _Name = None) -> FileCheck:
     _refuse_other_types(request)
     return await parsed_body(request, check_job_file, name=name, project=project)
 
@@ -107,7 +107,7 @@ def _refuse_other_types(request: Request) -> None:
 
 
 SentJobFile = Annotated[JobFile, Depends(_job_file)]
-CheckedFile = Annotated[Checked, Depends(_checked)]
+FileToCheck = Annotated[FileCheck, Depends(_checked)]
 FileToApply = Annotated[JobFile, Depends(_file_to_apply)]  # may come with items of its carts
 SentCalendar = Annotated[Calendar, Depends(_calendar)]
 
@@ -171,12 +171,11 @@ async def apply_jobs(
 
 
 @router.post("/jobs:validate", openapi_extra=JOB_FILE_BODY)
-async def validate_jobs(caller: Member, tokens: Tokens, checked: CheckedFile) -> api.Validation:
+async def validate_jobs(caller: Member, tokens: Tokens, checked: FileToCheck) -> api.Validation:
     """Check a job file; all that is wrong with it is in the problem's `errors`."""
-    projects, warnings = checked
-    for project in sorted(projects):
+    for project in sorted(checked.projects):
         await tokens.require_project(caller, project)
-    return api.Validation(valid=True, warnings=problem_answers(warnings))
+    return api.Validation(valid=True, warnings=problem_answers(checked.warnings))
 
 
 @short_router.post("/submit_job", status_code=201, openapi_extra=JOB_FILE_BODY)

@@ -35,7 +35,8 @@ from rota.server.gateway.filters import (
 )
 from rota.server.gateway.jobfiles import require_editor
 from rota.server.gateway.parameters import GatewaySettings, require_match
-from rota.server.gateway.parsing import ParsingPool, parse_job_file
+from rota.server.gateway.parsers import parse_inputs, parse_job_file
+from rota.server.gateway.parsing import ParsingPool
 from rota.server.gateway.rpc import messages
 from rota.server.gateway.rpc.messages import (
     delivery_value,
@@ -310,7 +311,7 @@ def _trigger_options(request: pb.TriggerJobRequest) -> runs.TriggerOptions:
     if request.priority > 9:
         raise messages.malformed("priority: 0 to 9")
     return runs.TriggerOptions(
-        inputs=messages.inputs_of(request.inputs_json),
+        inputs=parse_inputs(request.inputs_json),
         at=messages.instant_of(request.at, "at") if request.HasField("at") else None,
         priority=request.priority if request.HasField("priority") else None,
         idempotency_key=messages.idempotency_key(request.idempotency_key),

@@ -73,7 +73,7 @@ async def calls(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Calls]:
         tokens = TrustedTokens(served.engine, timedelta(0))
         services = [
             SchedulerService(served.engine, settings, tokens, served.app.state.parsing).add_to,
-            CartsService(served.engine, settings, tokens).add_to,
+            CartsService(served.engine, settings, tokens, served.app.state.parsing).add_to,
         ]
         server = await serve("127.0.0.1:0", services)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
