@@ -25,6 +25,11 @@ SELECT * FROM principal WHERE handle = ANY(:handles) ORDER BY handle;
 -- Whether a principal may do nothing any more.
 UPDATE principal SET disabled_at = :disabled_at WHERE handle = :handle;
 
+-- name: credentials_of
+-- Credentials of a worker with which sessions may be open, locked.
+-- postgres: ORDER BY id FOR UPDATE
+SELECT id FROM token WHERE principal = :principal AND kind = 'worker' AND revoked_at IS NULL;
+
 -- name: admins_of_installation
 -- Who may change everything, locked: one transaction at a time takes that from somebody.
 -- postgres: ORDER BY principal FOR UPDATE

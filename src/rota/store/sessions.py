@@ -70,9 +70,17 @@ def register(
 
 
 def _hold_credential(credential: str | None) -> Script[None]:
-    """Let nobody revoke a credential before the session that it opens can be barred with it."""
-    if credential is not None and not (yield query("valid_credential", id=credential)):
+    """Let nobody revoke a credential before the session that it opens can be barred with it.
+
+    Nor disable its worker, who is looked at under that lock.
+    """
+    if credential is None:
+        return
+    valid = yield query("valid_credential", id=credential)
+    if not valid:
         raise Denied("the credential of this worker was revoked", code="unauthenticated")
+    if (yield query("disabled_worker", principal=valid[0]["principal"])):
+        raise Denied("this worker was disabled", code="unauthenticated")
 
 
 def _end_earlier_life(tx: Tx, hello: Hello) -> Script[None]:
@@ -260,7 +268,7 @@ def undrain(tx: Tx, name: str, *, actor: str) -> Script[None]:
 
 
 def bar(tx: Tx, credentials: Collection[str], *, actor: str) -> Script[None]:
-    """Bar the live sessions of credentials that this transaction has revoked.
+    """Bar the live sessions of credentials that this transaction has revoked, or locked.
 
     From its commit on no server claims for them or takes what they send; what they have leased ends
     with their lease, which is not renewed.

@@ -116,7 +116,11 @@ ORDER BY alive DESC, registered_at DESC LIMIT :limit;
 -- name: valid_credential
 -- A worker's credential that nobody revokes meanwhile.
 -- postgres: FOR SHARE
-SELECT id FROM token WHERE id = :id AND revoked_at IS NULL;
+SELECT principal FROM token WHERE id = :id AND revoked_at IS NULL;
+
+-- name: disabled_worker
+-- A principal that may do nothing any more.
+SELECT handle FROM principal WHERE handle = :principal AND disabled_at IS NOT NULL;
 
 -- name: sessions_of_credentials
 -- Live sessions that were opened with one of these.
