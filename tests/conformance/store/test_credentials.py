@@ -20,7 +20,7 @@ from rota.ports.credentials import NewCredential, NewJoinToken
 from rota.ports.projects import PrincipalKind
 from rota.ports.queue import Wakes
 from rota.ports.records import NewToken, Session, StoredChunk
-from rota.ports.work import ChunkMeta, Fence
+from rota.ports.work import ChunkMeta, Fence, Progress
 from testkit.builders import LEASE, MINUTE, Scene, hello, outcome, reported
 
 pytestmark = pytest.mark.anyio
@@ -466,7 +466,9 @@ class TestDisabling:
         finished = await scene.store.finish(session, reported(outcome(works[1], at=1)), claim=5)
         assert await scene.claim(session) == []
         assert (await scene.start(session, works)).refused == tuple(work.fence for work in works)
-        assert (finished.claimed, finished.refused) == ((), (works[1].fence,))
+        assert (len(finished.claimed), finished.refused) == (0, (works[1].fence,))
+        progress = [Progress(works[1].run, works[1].number, 1, 2)]
+        assert await scene.store.record_progress(session, progress) == (works[1].fence,)
         assert await scene.state(works[1].run) == RunState.PROCESSING
         assert not (await scene.store.renew(session, stopping=False)).alive
         assert await scene.store.cancels(session) is None

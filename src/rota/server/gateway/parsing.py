@@ -16,7 +16,7 @@ import signal
 import struct
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -50,12 +50,19 @@ class ParsingLimits:
     memory: int = 512 * 1024 * 1024  # bytes of a child's address space
     cpu: timedelta = timedelta(seconds=5)  # of a child, for a file of up to `bytes_per_cpu`
     bytes_per_cpu: int = 4 * 1024 * 1024  # a larger file gets more, in proportion
+    # Bytes of what is found in a file: defaults and anchors are written out in each job. Twice the
+    # file may come on top.
+    found: int = 64 * 1024 * 1024
     patience: timedelta = timedelta(minutes=2)  # for a child that hardly gets a processor
     idle: timedelta = timedelta(seconds=30)  # after the last file children end
 
     def cpu_seconds(self, size: int) -> float:
         """Return how long a file of this size may take."""
         return self.cpu.total_seconds() * max(1.0, size / self.bytes_per_cpu)
+
+    def order(self, function: Callable[..., object], options: dict[str, Any], size: int) -> Order:
+        """Return the order for a file of this size."""
+        return Order.of(function, options, self.cpu_seconds(size), self.found + 2 * size)
 
 
 class ParsingPool:
@@ -109,8 +116,8 @@ class ParsingPool:
         async with self._slot(is_begun=is_begun):
             if refuse_gone is not None:
                 await refuse_gone()
-            seconds = self.limits.cpu_seconds(len(body))
-            return cast("T", await self._ask(Order.of(function, options, seconds), body))
+            order = self.limits.order(function, options, len(body))
+            return cast("T", await self._ask(order, body))
 
     async def close(self) -> None:
         """End all children; files that still wait are refused."""
@@ -144,7 +151,7 @@ class ParsingPool:
         child = await self._child()
         try:
             async with asyncio.timeout(self.limits.patience.total_seconds()):
-                answer = await child.ask(order, body, self.limits.memory)
+                answer = await child.ask(order, body)
         except BaseException as error:
             # Also when cancelled: whatever it would still say is the answer to this file.
             await asyncio.shield(child.kill())
@@ -205,6 +212,7 @@ def _too_many(reason: str) -> Unavailable:
 
 
 _LENGTH = struct.Struct(">I")
+_ROOM_FOR_END = 1024  # bytes
 _PROGRAM = "from rota.server.gateway.parsing import serve; serve()"
 _TOLD = ("PATH", "LANG", "LC_", "TZ", "PYTHON", "LD_LIBRARY_PATH")  # no secrets of the server
 
@@ -240,18 +248,15 @@ class _Child:
     def is_alive(self) -> bool:
         return self._process.returncode is None
 
-    async def ask(self, order: Order, body: bytes, longest: int) -> object:
-        """Return what the function of an order returns there, or the error that it raises.
-
-        An answer has at most `longest` bytes: no child has more memory.
-        """
+    async def ask(self, order: Order, body: bytes) -> object:
+        """Return what the function of an order returns there, or the error that it raises."""
         assert self._process.stdin is not None
         try:
             for part in (packed_order(order), body):
                 self._process.stdin.write(_LENGTH.pack(len(part)))
                 self._process.stdin.write(part)
                 await self._process.stdin.drain()
-            return rebuilt([part async for part in self._answer(longest)])
+            return rebuilt([part async for part in self._answer(order.longest)])
         except (asyncio.IncompleteReadError, ConnectionError, BrokenPipeError) as error:
             raise _why_it_died(await self._process.wait(), order.seconds) from error
         except (msgspec.MsgspecError, ValueError) as error:
@@ -259,7 +264,7 @@ class _Child:
 
     async def _answer(self, longest: int) -> AsyncIterator[Part]:
         assert self._process.stdout is not None
-        left = longest
+        left = longest + _ROOM_FOR_END
         while True:
             [size] = _LENGTH.unpack(await self._process.stdout.readexactly(_LENGTH.size))
             left -= size
@@ -269,7 +274,8 @@ class _Child:
             if is_end(part):
                 return
             yield part
-            await asyncio.sleep(0)  # reading does not wait while there is something in the buffer
+            # Reading does not wait while there is something in the buffer: others first.
+            await asyncio.sleep(0)  # noqa: TID251 (no time passes)
 
     def hang_up(self) -> None:
         """Let it end by itself."""
@@ -328,8 +334,18 @@ def _receive(source: BinaryIO) -> bytes:
 def _answer(order: Order, body: bytes) -> list[bytes]:
     """Return the whole answer: nothing is sent before it is known that there is enough memory."""
     try:
-        return list(packed_parts(order.run(body)))
+        return _bounded(packed_parts(order.run(body)), order.longest)
     except RotaError as error:
         return list(packed_parts(error))
     except MemoryError:
         return list(packed_parts(_too_large("more memory than it may have")))
+
+
+def _bounded(parts: Iterator[bytes], longest: int) -> list[bytes]:
+    kept, size = [], 0
+    for part in parts:
+        kept.append(part)
+        size += len(part)
+        if size > longest:
+            raise _too_large(f"{longest:,} bytes and more with all defaults written out")
+    return kept

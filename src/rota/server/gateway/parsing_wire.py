@@ -57,10 +57,17 @@ class Order(Struct, frozen=True, array_like=True):
     function: str  # module:name
     options: dict[str, Any]
     seconds: float  # of a processor, at the most
+    longest: int  # bytes of an answer, at the most
 
     @classmethod
-    def of(cls, function: Callable[..., object], options: dict[str, Any], seconds: float) -> Order:
-        return cls(f"{function.__module__}:{function.__qualname__}", options, seconds)
+    def of(
+        cls,
+        function: Callable[..., object],
+        options: dict[str, Any],
+        seconds: float,
+        longest: int,
+    ) -> Order:
+        return cls(f"{function.__module__}:{function.__qualname__}", options, seconds, longest)
 
     def run(self, body: bytes) -> object:
         """Return what the function makes of the body, or raise its error."""
@@ -83,15 +90,15 @@ class _Part(Struct, frozen=True, array_like=True, tag=True):
     pass
 
 
-class _End(_Part):
+class _End(_Part, frozen=True):
     """Nothing follows."""
 
 
-class _Plain(_Part):
+class _Plain(_Part, frozen=True):
     value: Any
 
 
-class _Refusal(_Part):
+class _Refusal(_Part, frozen=True):
     kind: str
     message: str
     code: str
@@ -100,25 +107,25 @@ class _Refusal(_Part):
     problems: tuple[Problem, ...]
 
 
-class _Checked(_Part):
+class _Checked(_Part, frozen=True):
     it: FileCheck
 
 
-class _Calendar(_Part):
+class _Calendar(_Part, frozen=True):
     it: Calendar
 
 
-class _SentTemplate(_Part):
+class _SentTemplate(_Part, frozen=True):
     it: SentTemplate
 
 
-class _ReadItems(_Part):
+class _ReadItems(_Part, frozen=True):
     seen: int
     bad: int
     problems: tuple[Problem, ...]
 
 
-class _File(_Part):
+class _File(_Part, frozen=True):
     set_name: str
     project: str
     warnings: tuple[Problem, ...]
@@ -162,7 +169,7 @@ class _Job(Struct, frozen=True, array_like=True):
     places: dict[tuple[str, ...], Written]
 
 
-class _Jobs(_Part):
+class _Jobs(_Part, frozen=True):
     them: tuple[_Job, ...]
 
 
@@ -182,13 +189,13 @@ class _Template(Struct, frozen=True, array_like=True):
     priority: int | None
 
 
-class _Items(_Part):
+class _Items(_Part, frozen=True):
     """Items of the cart before it, or of those that were asked for."""
 
     them: tuple[CartItem, ...]
 
 
-class _Cart(_Part):
+class _Cart(_Part, frozen=True):
     """A cart of the file."""
 
     template: _Template
@@ -196,12 +203,12 @@ class _Cart(_Part):
     references: tuple[Reference, ...]
 
 
-class _WholeCart(_Part):
+class _WholeCart(_Part, frozen=True):
     template: _Template
     starts_at: datetime | None
 
 
-class _Header(_Part):
+class _Header(_Part, frozen=True):
     template: _Template
     count: int
     starts_at: datetime | None
@@ -234,7 +241,8 @@ def packed_parts(found: object) -> Iterator[bytes]:
 
 def read_part(data: bytes) -> Part:
     """Return a part of an answer; raise `msgspec.DecodeError` if it is none."""
-    return _read.decode(data)
+    part: Part = _read.decode(data)
+    return part
 
 
 def is_end(part: Part) -> bool:

@@ -22,10 +22,6 @@ from rota.domain.jobfile import JobFile, read_file
 from rota.operations.tokens import create_token
 from rota.server.gateway.parsers import (
     FileCheck,
-    Header,
-    ReadItems,
-    SentTemplate,
-    WholeCart,
     check_job_file,
     parse_calendar,
     parse_cart,
@@ -155,7 +151,7 @@ class TestChildren:
         assert len(pool.pids) == 1
 
     @pytest.mark.parametrize("name", BODIES)
-    async def test_whatever_they_parse_is_what_would_be_parsed_here(
+    async def test_so_is_all_else_that_they_parse(
         self, pool: ParsingPool, name: str
     ) -> None:
         function, body, options = BODIES[name]
@@ -168,7 +164,7 @@ class TestChildren:
 
     async def test_a_long_answer_comes_in_parts_that_are_short(self, pool: ParsingPool) -> None:
         steps = [{"run": f"echo {number} " + "x" * 500} for number in range(200)]
-        items = [{"key": f"k{number}", "with": {"host": "x" * 50}} for number in range(5_000)]
+        items = [{"key": f"{number}" + "k" * 50} for number in range(5_000)]
         carts = [{"name": "many", "job": "job-1", "items": items}]
         document = {"jobs": [job(f"job-{n}", steps=steps) for n in range(10)], "carts": carts}
         file = read_file(json.dumps(document), name="shop")
@@ -189,12 +185,25 @@ class TestChildren:
         assert lost.value.code == "reader_died"
         assert await pool.parse(check_job_file, file_of(3), **HERE) == FINE
 
-    async def test_an_answer_without_an_end_is_given_up(self, pool: ParsingPool) -> None:
-        with pytest.raises(Unavailable, match="bytes") as lost:
-            await pool.parse(drone, b"x" * 101)
+    async def test_an_answer_without_an_end_is_given_up(self) -> None:
+        async with pool_with(replace(LIMITS, found=4 * 1024 * 1024)) as pool:
+            with pytest.raises(Unavailable, match="bytes") as lost:
+                await pool.parse(drone, b"x" * 101)
 
-        assert lost.value.code == "reader_died"
-        assert len(pool.pids) == 0
+            assert lost.value.code == "reader_died"
+            assert len(pool.pids) == 0
+
+    async def test_defaults_that_are_written_out_in_thousands_of_jobs_are_bounded(self) -> None:
+        defaults = {"env": {"A": "x" * 5_000}}
+        named = [job(f"job-{number}") for number in range(1_000)]
+        body = json.dumps({"defaults": defaults, "jobs": named}).encode()
+
+        async with pool_with(replace(LIMITS, found=4 * 1024 * 1024)) as pool:
+            with pytest.raises(Invalid, match="defaults") as refused:
+                await pool.parse(parse_job_file, body, **HERE)
+
+            assert refused.value.code == "too_large"
+            assert await pool.parse(check_job_file, body, **HERE) == FINE
 
     def test_no_part_of_an_answer_can_be_anything_else(self) -> None:
         for data in (b"", b"\x80\x04}.", b"\x93\xa5_File"):
@@ -423,9 +432,7 @@ class TestRequests:
         items = [json.dumps({"cart": "many", "key": f"k{number}"}) for number in range(1_000)]
         body = "\n".join([json.dumps(text), *items])
 
-        answer = await served.post(
-            "jobs:apply", content=body, headers=NDJSON
-        )
+        answer = await served.post("jobs:apply", content=body, headers=NDJSON)
 
         assert answer.status_code == 200, answer.text
         assert len(served.app.state.parsing.pids) == 1
