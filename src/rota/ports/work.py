@@ -513,13 +513,16 @@ CREDENTIAL = "credential"  # the optional request by which a worker asks for its
 
 
 class CredentialDesk(Protocol):
-    """Server's side of what a worker shows. `Denied` whatever is wrong with it."""
+    """Server's side of what a worker shows. `Denied` whatever is wrong with it.
 
-    async def authenticate(self, secret: str) -> WorkerIdentity:
+    `Unavailable` if too many wrong ones came from the same address, or begin so.
+    """
+
+    async def authenticate(self, secret: str, address: str = "") -> WorkerIdentity:
         """Return whose a credential is; the use of a renewed one ends the one before."""
         ...
 
-    async def join(self, secret: str, wish: JoinWish) -> Credential:
+    async def join(self, secret: str, wish: JoinWish, address: str = "") -> Credential:
         """Trade a use of a join token for a credential."""
         ...
 

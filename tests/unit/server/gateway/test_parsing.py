@@ -151,9 +151,7 @@ class TestChildren:
         assert len(pool.pids) == 1
 
     @pytest.mark.parametrize("name", BODIES)
-    async def test_so_is_all_else_that_they_parse(
-        self, pool: ParsingPool, name: str
-    ) -> None:
+    async def test_so_is_all_else_that_they_parse(self, pool: ParsingPool, name: str) -> None:
         function, body, options = BODIES[name]
 
         parsed = await pool.parse(function, body + b" " * 100, **options)

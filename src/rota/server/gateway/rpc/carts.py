@@ -32,6 +32,7 @@ from rota.server.gateway.carts import cart_cursor, cart_query, cells_answer, ite
 from rota.server.gateway.filters import creator_meant, parse_cart_filter
 from rota.server.gateway.parameters import GatewaySettings, looking_back, require_match
 from rota.server.gateway.parsing import ParsingPool
+from rota.server.gateway.proxies import TrustedProxies
 from rota.server.gateway.rpc import messages
 from rota.server.gateway.rpc.messages import cart_message, item_message, plan_message, view_message
 from rota.server.gateway.rpc.server import check_declared, needs
@@ -52,6 +53,7 @@ class CartsService(CartsServicer):
         self._engine = engine
         self._settings = settings
         self.tokens = tokens
+        self.proxies = TrustedProxies(settings.trusted_proxies)
         self._parsing = parsing
 
     def add_to(self, server: grpc.aio.Server) -> None:

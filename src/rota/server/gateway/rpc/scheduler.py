@@ -37,6 +37,7 @@ from rota.server.gateway.jobfiles import require_editor
 from rota.server.gateway.parameters import GatewaySettings, require_match
 from rota.server.gateway.parsers import parse_inputs, parse_job_file
 from rota.server.gateway.parsing import ParsingPool
+from rota.server.gateway.proxies import TrustedProxies
 from rota.server.gateway.rpc import messages
 from rota.server.gateway.rpc.messages import (
     delivery_value,
@@ -88,6 +89,7 @@ class SchedulerService(SchedulerServicer):
         self._settings = settings
         self._parsing = parsing
         self.tokens = tokens
+        self.proxies = TrustedProxies(settings.trusted_proxies)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service on a server that has not been started yet."""
@@ -249,7 +251,7 @@ class SchedulerService(SchedulerServicer):
 
     async def _watcher(self, request: pb.WatchRequest, context: Context) -> tuple[Caller, Projects]:
         """Return who watches, and the projects whose events they may see; None: all there are."""
-        caller = await known(self.tokens, context)
+        caller = await known(self, context)
         if request.project == INSTALLATION:
             require_verb(caller.rights, READS.verb)
             return caller, caller.projects

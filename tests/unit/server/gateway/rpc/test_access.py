@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import AsyncIterator
+from ipaddress import ip_network
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -16,11 +18,12 @@ from rota.contracts import carts_pb2, client_pb2
 from rota.domain.access import INSTALLATION, Rights, Role, TokenTerms, Verb, combined
 from rota.operations.tokens import create_token
 from rota.server.gateway.auth import Need
+from rota.server.gateway.parameters import GatewaySettings
 from rota.server.gateway.rpc.carts import CartsService
 from rota.server.gateway.rpc.scheduler import SchedulerService
 from rota.server.gateway.rpc.server import check_declared
 from testkit.identity import disable, make_project
-from tests.unit.server.gateway.rpc.conftest import Calls, problem_of
+from tests.unit.server.gateway.rpc.conftest import Calls, calling, problem_of
 
 pytestmark = pytest.mark.anyio
 
@@ -173,3 +176,54 @@ def test_a_service_with_a_call_that_declares_nothing_does_not_start(
     check_declared(service, described)
     with pytest.raises(LookupError, match=f"{last} does not declare"):
         check_declared(Gap, described)
+
+
+class TestWrongSecrets:
+    """They are counted with those of REST, and are never held against a right one."""
+
+    async def guess(self, calls: Calls, secret: str) -> tuple[grpc.StatusCode, str]:
+        with pytest.raises(grpc.aio.AioRpcError) as refusal:
+            await calls.begin_with("GetDueJobs", client_pb2.GetDueJobsRequest(), secret)
+        status, problem = problem_of(refusal.value)
+        return status, problem.code
+
+    async def test_guesses_are_bounded_on_both_ways_together(
+        self, tmp_path: Path, anyio_backend: str
+    ) -> None:
+        settings = GatewaySettings(wrong_secrets=4)
+        async with calling(tmp_path, settings) as calls:
+            guesser = await calls.served.browser({"Authorization": "Bearer rotat_wrong"})
+            by_rest = [(await guesser.get("/api/v1/jobs")).status_code for _ in range(3)]
+
+            by_rpc = [await self.guess(calls, f"rotat_{number}") for number in range(3)]
+
+            too_many = (grpc.StatusCode.RESOURCE_EXHAUSTED, "too_many_logins")
+            assert by_rest == [401] * 3
+            assert by_rpc == [
+                (grpc.StatusCode.UNAUTHENTICATED, "unauthenticated"),
+                too_many,
+                too_many,
+            ]
+            assert (await guesser.get("/api/v1/jobs")).status_code == 429
+            assert (
+                await calls("GetDueJobs", client_pb2.GetDueJobsRequest(), Role.VIEWER) is not None
+            )
+
+    async def test_one_secret_is_bounded_wherever_it_comes_from(
+        self, tmp_path: Path, anyio_backend: str
+    ) -> None:
+        settings = GatewaySettings(wrong_secrets=2, trusted_proxies=(ip_network("127.0.0.0/8"),))
+        async with calling(tmp_path, settings) as calls:
+            codes = [
+                await self.guess_by_proxy(calls, f"192.0.2.{number}", secret)
+                for number, secret in enumerate(["rotat_abcdefgh"] * 3 + ["rotat_another"])
+            ]
+
+        assert codes == ["unauthenticated"] * 2 + ["too_many_logins", "unauthenticated"]
+
+    async def guess_by_proxy(self, calls: Calls, client: str, secret: str) -> str:
+        [stub] = [each for each in calls._stubs if hasattr(each, "GetDueJobs")]
+        metadata = (("authorization", f"Bearer {secret}"), ("x-forwarded-for", client))
+        with pytest.raises(grpc.aio.AioRpcError) as refusal:
+            await stub.GetDueJobs(client_pb2.GetDueJobsRequest(), metadata=metadata, timeout=20)
+        return problem_of(refusal.value)[1].code
