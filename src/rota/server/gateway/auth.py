@@ -246,6 +246,7 @@ class Where(StrEnum):
     """Where a role is needed."""
 
     PROJECT = "project"  # that of the request
+    FILE = "projects of the file"  # that is sent; nobody may send one who has the role nowhere
     INSTALLATION = "installation"
     SOMEWHERE = "some project"
     NOWHERE = "none"  # no role is needed, only a known caller
@@ -267,8 +268,11 @@ class Need:
         """Raise an error unless the caller may make such a call in this project."""
         match self.where:
             case Where.PROJECT:
-                await tokens.require_project(caller, project)
-                caller.require(self.role, project, self.verb)
+                await self._admit_in(tokens, caller, project)
+            case Where.FILE:
+                # The route asks again once it has read which projects these are.
+                if not (caller.has_somewhere(self.role) and caller.rights.allows(self.verb)):
+                    await self._admit_in(tokens, caller, project)
             case Where.INSTALLATION:
                 caller.require(self.role, INSTALLATION, self.verb)
             case Where.SOMEWHERE:
@@ -276,6 +280,10 @@ class Need:
             case Where.NOWHERE:
                 if self.verb is not None:
                     require_verb(caller.rights, self.verb)
+
+    async def _admit_in(self, tokens: TrustedTokens, caller: Caller, project: str) -> None:
+        await tokens.require_project(caller, project)
+        caller.require(self.role, project, self.verb)
 
 
 _SOMEWHERE = Need(Role.VIEWER, Verb.READ, Where.SOMEWHERE)
@@ -410,6 +418,7 @@ TRIGGERS = Need(Role.OPERATOR, Verb.TRIGGER)
 CANCELS = Need(Role.OPERATOR, Verb.CANCEL)
 RESOLVES = Need(Role.OPERATOR, Verb.RESOLVE)
 EDITS = Need(Role.EDITOR, Verb.APPLY)
+APPLIES = Need(Role.EDITOR, Verb.APPLY, Where.FILE)
 MANAGES = Need(Role.ADMIN)
 
 
@@ -423,6 +432,7 @@ Operator = Annotated[Caller, Depends(Needs(TRIGGERS))]
 Stopper = Annotated[Caller, Depends(Needs(CANCELS))]
 Resolver = Annotated[Caller, Depends(Needs(RESOLVES))]
 Editor = Annotated[Caller, Depends(Needs(EDITS))]
+Author = Annotated[Caller, Depends(Needs(APPLIES))]  # of a file: see `require_editor`
 Admin = Annotated[Caller, Depends(Needs(MANAGES))]
 InstallationViewer = Annotated[Caller, Depends(_in_installation(Role.VIEWER, Verb.READ))]
 InstallationOperator = Annotated[Caller, Depends(_in_installation(Role.OPERATOR))]

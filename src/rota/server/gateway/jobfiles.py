@@ -21,7 +21,7 @@ from rota.operations import definitions
 from rota.operations.definitions import Plan
 from rota.operations.runs import SubmittedJob, submit_file
 from rota.operations.tokens import Caller
-from rota.server.gateway.auth import EDITS, Editor, Member, Tokens, TrustedTokens
+from rota.server.gateway.auth import EDITS, Author, Member, Tokens, TrustedTokens
 from rota.server.gateway.cart_submissions import NDJSON, parsed_body
 from rota.server.gateway.middleware import media_type_in
 from rota.server.gateway.parameters import (
@@ -134,15 +134,21 @@ def _submission_answer(jobs: Sequence[SubmittedJob]) -> api.Submission:
     )
 
 
-async def require_editor(tokens: TrustedTokens, actor: Caller, file: JobFile) -> None:
-    """Raise an error unless the caller may change the jobs of every project that a file names."""
-    for project in sorted(file.projects):
+async def require_editor(
+    tokens: TrustedTokens, actor: Caller, file: JobFile, *, prune: bool = False
+) -> None:
+    """Raise an error unless the caller may change every project in which a file changes something.
+
+    That of the request counts only if the file says something about it.
+    """
+    pruned = {file.project} if prune else set()
+    for project in sorted(file.projects | pruned):
         await EDITS.admit(tokens, actor, project)
 
 
 @router.post("/jobs:apply", openapi_extra=APPLY_BODY)
 async def apply_jobs(
-    actor: Editor,
+    actor: Author,
     tokens: Tokens,
     engine: UsedEngine,
     file: FileToApply,
@@ -152,7 +158,7 @@ async def apply_jobs(
     if_match: IfMatch = "",
 ) -> api.Plan:
     """Create and change the jobs, calendars and carts of a file, all or none; starts no cart."""
-    await require_editor(tokens, actor, file)
+    await require_editor(tokens, actor, file, prune=prune)
     is_admin = actor.is_installation_admin
     if plan:
         made = await definitions.plan(engine, file, prune=prune, is_admin=is_admin)
@@ -180,7 +186,7 @@ async def validate_jobs(caller: Member, tokens: Tokens, checked: FileToCheck) ->
 
 @short_router.post("/submit_job", status_code=201, openapi_extra=JOB_FILE_BODY)
 async def submit_job(
-    actor: Editor,
+    actor: Author,
     tokens: Tokens,
     engine: UsedEngine,
     file: SentJobFile,

@@ -26,7 +26,7 @@ from rota.operations.output import follow_events
 from rota.operations.runs import submit_file
 from rota.operations.tokens import Caller, require_free_handle
 from rota.ports.records import JobQuery, RunQuery
-from rota.server.gateway.auth import EDITS, READS, RESOLVES, TRIGGERS, TrustedTokens
+from rota.server.gateway.auth import APPLIES, EDITS, READS, RESOLVES, TRIGGERS, TrustedTokens
 from rota.server.gateway.filters import (
     MAX_INTEGER,
     creator_meant,
@@ -96,12 +96,9 @@ class SchedulerService(SchedulerServicer):
         check_declared(self, pb.DESCRIPTOR.services_by_name["Scheduler"])
         add_SchedulerServicer_to_server(self, server)
 
-    @needs(EDITS)
+    @needs(APPLIES)
     async def SubmitJob(self, request: pb.SubmitJobRequest, caller: Caller) -> pb.SubmitJobResponse:
         project = messages.project_of(request.project)
-        user = _user(request.user, caller, project)
-        if user != caller.name:
-            require_free_handle(user)
         match request.WhichOneof("definition"):
             case "yaml":
                 text = request.yaml
@@ -112,6 +109,9 @@ class SchedulerService(SchedulerServicer):
         key = messages.idempotency_key(request.idempotency_key)
         file = await self._file(text, caller, project)
         await require_editor(self.tokens, caller, file)
+        [user] = {_user(request.user, caller, each) for each in file.projects}
+        if user != caller.name:
+            require_free_handle(user)
         submitted = await submit_file(
             self._engine,
             file,

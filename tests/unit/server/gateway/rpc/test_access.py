@@ -17,7 +17,7 @@ from rota import contracts
 from rota.contracts import carts_pb2, client_pb2
 from rota.domain.access import INSTALLATION, Rights, Role, TokenTerms, Verb, combined
 from rota.operations.tokens import create_token
-from rota.server.gateway.auth import Need
+from rota.server.gateway.auth import Need, Where
 from rota.server.gateway.parameters import GatewaySettings
 from rota.server.gateway.rpc.carts import CartsService
 from rota.server.gateway.rpc.scheduler import SchedulerService
@@ -69,6 +69,8 @@ async def _one(message: Any) -> AsyncIterator[Any]:
 def expected(rights: Rights, need: Need, project: str) -> tuple[grpc.StatusCode, str] | None:
     """How the call is refused before its request is looked at; None: it is not."""
     role = rights.role_in(project)
+    if need.where is Where.FILE and rights.projects(need.role) != () and rights.allows(need.verb):
+        return None
     if role is None or project == MISSING:
         return grpc.StatusCode.NOT_FOUND, "project_not_found"
     is_narrowed = rights.verbs is not None and need.verb not in rights.verbs
@@ -119,7 +121,9 @@ async def test_every_call_is_for_those_whom_it_declares(calls: Calls) -> None:
 async def test_a_foreign_project_answers_as_one_that_is_not_there(calls: Calls) -> None:
     secret = (await secrets_of(calls))[f"admin of {OWN}"]
 
-    for name, (method, contract, _) in declared().items():
+    for name, (method, contract, need) in declared().items():
+        if need.where is Where.FILE:
+            continue
         foreign, missing = [
             await outcome(calls, name, request_for(method, contract, project), secret)
             for project in (FOREIGN, MISSING)
@@ -158,6 +162,37 @@ def test_every_service_of_the_contracts_is_in_this_matrix_or_for_workers() -> No
     described = {name for each in modules for name in each.DESCRIPTOR.services_by_name}
 
     assert described == {name for _, _, name in SERVICES} | {"Workers"}
+
+
+@pytest.mark.parametrize("project", [FOREIGN, MISSING])
+async def test_only_projects_count_in_which_a_file_changes_something(
+    calls: Calls, project: str
+) -> None:
+    secret = (await secrets_of(calls))[f"editor of {OWN}"]
+    told = []
+    for names in ("project: etl, ", ""):
+        file = f"jobs:\n- {{name: x, {names}steps: [run: 'true']}}\n"
+        request = client_pb2.SubmitJobRequest(project=project, yaml=file)
+        told.append((await outcome(calls, "SubmitJob", request, secret))[:2])
+
+    assert told == [
+        (grpc.StatusCode.OK, ""),
+        (grpc.StatusCode.NOT_FOUND, "project_not_found"),
+    ]
+
+
+async def test_nobody_submits_for_another_where_they_are_no_admin(calls: Calls) -> None:
+    store = calls.served.engine.store
+    await secrets_of(calls)
+    _, secret = await create_token(store, name="both", role=Role.ADMIN, actor="test")
+    for scope, role in ((OWN, Role.ADMIN), (FOREIGN, Role.EDITOR), (INSTALLATION, Role.VIEWER)):
+        await store.bind("both", scope, role, actor="test")
+    file = "jobs:\n- {name: x, project: web, steps: [run: 'true']}\n"
+    request = client_pb2.SubmitJobRequest(project=OWN, yaml=file, user="somebody")
+
+    told = await outcome(calls, "SubmitJob", request, secret)
+
+    assert told[:2] == (grpc.StatusCode.PERMISSION_DENIED, "forbidden")
 
 
 @pytest.mark.parametrize(("service", "contract", "name"), SERVICES)
