@@ -61,6 +61,14 @@ class Polled(StrEnum):
     EXPIRED = "expired_token"  # or never known, or used before
 
 
+@dataclass(frozen=True, slots=True)
+class TakenRefresh:
+    """What a server needs that has taken it on to ask the provider about a person."""
+
+    token: str  # id of the session whose refresh token it is, which may be another of the person
+    sealed: str = field(repr=False)  # the refresh token
+
+
 class LoginStore(Protocol):
     """Logins, a part of `rota.ports.store.Store`."""
 
@@ -92,15 +100,28 @@ class LoginStore(Protocol):
         """Note that a session was used: its idle end, or that of a terminal, moves on."""
         ...
 
-    async def take_refresh(self, token: str, older: timedelta, lasts: timedelta) -> str | None:
-        """Take on to refresh a session; returns the sealed refresh token.
+    async def take_refresh(
+        self, token: str, older: timedelta, lasts: timedelta
+    ) -> TakenRefresh | None:
+        """Take on to refresh a session; a terminal by another session of its person.
 
-        None: the latest refresh is not older, or another server has taken it on and has time left.
+        None: the latest refresh is not older, or another server has taken it on and has time left,
+        or there is no refresh token.
         """
         ...
 
     async def refresh_login(self, token: str, told: Told) -> None:
-        """Save what the provider said at a refresh; what it did not renew stays."""
+        """Save what the provider said at a refresh; what it did not renew stays.
+
+        Terminals of the person go on from now for as long as a browser's session may last.
+        """
+        ...
+
+    async def end_refused_login(self, token: str) -> None:
+        """End a session that the provider refused to refresh.
+
+        Terminals of the person end with it, unless another session can still be refreshed.
+        """
         ...
 
     async def id_token_of(self, token: str) -> str | None:

@@ -487,6 +487,7 @@ class SqlStore(Transactions):
     keep_login = write(login_scripts.keep, Urgency.GLANCE)
     take_refresh = write(login_scripts.take_refresh, Urgency.GLANCE)
     refresh_login = write(login_scripts.save_refresh, Urgency.GLANCE)
+    end_refused_login = write(login_scripts.end_refused, Urgency.GLANCE)
     id_token_of = read(login_scripts.id_token_of)
     end_logins = write(login_scripts.end)
     begin_device = write(login_scripts.begin_device)

@@ -102,11 +102,12 @@ def find(now: int, digest: str) -> Script[Look | None]:
 
 def _session(row: Row, now: int) -> LoginSession:
     is_free = row["refreshing_until"] is None or row["refreshing_until"] <= now
+    is_of_person = row["kind"] == "terminal" and row["issuer"] != ""  # by another session of theirs
     return LoginSession(
         seen_at=instant(now),
         refreshed_at=instant(row["refreshed_at"]),
         idle_until=instant(row["idle_until"]),
-        is_refreshable=bool(row["has_refresh_token"]) and is_free,
+        is_refreshable=bool(row["has_refresh_token"] or is_of_person) and is_free,
     )
 
 

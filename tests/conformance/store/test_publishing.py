@@ -506,6 +506,11 @@ async def refresh_login(scene: Scene) -> Act:
     return lambda: scene.store.refresh_login("t_s", Told(replace(ANN, groups=())))
 
 
+async def end_refused_login(scene: Scene) -> Act:
+    await logged_in(scene)
+    return lambda: scene.store.end_refused_login("t_s")
+
+
 async def end_logins(scene: Scene) -> Act:
     await logged_in(scene)
     ended = EndedSession(ANN.issuer, "", "u1", scene.clock.instant)
@@ -608,6 +613,7 @@ WRITES: dict[Callable[[Scene], Awaitable[Act]], set[str]] = {
     take_refresh: set(),
     refresh_login: {CALLERS},  # the groups are others
     end_logins: {EVENTS, CALLERS},
+    end_refused_login: {EVENTS, CALLERS},
     begin_device: set(),
     decide_device: set(),
     poll_device: {EVENTS},
