@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -69,6 +70,31 @@ class TakenRefresh:
     sealed: str = field(repr=False)  # the refresh token
 
 
+@dataclass(frozen=True, slots=True)
+class SealedValue:
+    """One value of a session that is sealed with the key ring."""
+
+    token: str  # id of the session
+    sealed: str = field(repr=False)
+    is_refresh_token: bool  # False: it is the ID token
+
+
+@dataclass(frozen=True, slots=True)
+class SealedLogin:
+    """Session with values that are not sealed with the first key of the ring."""
+
+    token: str
+    values: tuple[SealedValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resealed:
+    """The same value, its data key wrapped by another key of the ring."""
+
+    value: SealedValue
+    sealed: str = field(repr=False)
+
+
 class LoginStore(Protocol):
     """Logins, a part of `rota.ports.store.Store`."""
 
@@ -122,6 +148,18 @@ class LoginStore(Protocol):
 
         Terminals of the person end with it, unless another session can still be refreshed.
         """
+        ...
+
+    async def sealed_logins(self, key_id: str, after: str, limit: int) -> list[SealedLogin]:
+        """List sessions with values of other keys than this, by id; the first ones after an id."""
+        ...
+
+    async def reseal_logins(self, resealed: Sequence[Resealed]) -> None:
+        """Save values that were wrapped anew, unless they have changed since."""
+        ...
+
+    async def keys_of_logins(self) -> dict[str, int]:
+        """Count the sealed values of sessions by the id of their key."""
         ...
 
     async def id_token_of(self, token: str) -> str | None:

@@ -513,10 +513,7 @@ CREDENTIAL = "credential"  # the optional request by which a worker asks for its
 
 
 class CredentialDesk(Protocol):
-    """Server's side of what a worker shows. `Denied` whatever is wrong with it.
-
-    `Unavailable` if too many wrong ones came from the same address, or begin so.
-    """
+    """Server's side of what a worker shows. `Denied`: it is wrong; `Unavailable`: too often so."""
 
     async def authenticate(self, secret: str, address: str = "") -> WorkerIdentity:
         """Return whose a credential is; the use of a renewed one ends the one before."""

@@ -10,7 +10,18 @@ from rota.domain.access import INSTALLATION, Rights, Role, combined
 from rota.domain.errors import Denied
 from rota.domain.identity import EndedSession, Person, handle_from, wished_handle
 from rota.domain.ids import micros
-from rota.ports.logins import DeviceGrant, FoundPerson, LoginAttempt, Polled, TakenRefresh, Told
+from rota.domain.key_ring import sealed_by
+from rota.ports.logins import (
+    DeviceGrant,
+    FoundPerson,
+    LoginAttempt,
+    Polled,
+    Resealed,
+    SealedLogin,
+    SealedValue,
+    TakenRefresh,
+    Told,
+)
 from rota.ports.projects import AWAITED, Principal, PrincipalKind, PrincipalRef
 from rota.ports.records import NewToken
 from rota.store import principals, tokens
@@ -62,6 +73,8 @@ def sign_in(tx: Tx, person: Person) -> Script[str]:
         raise disabled(handle)
     if (known.title, known.email) != (person.title, person.email):
         yield Many("rename_user", [(person.title, person.email, handle)])
+    values = (to_json(person.groups), person.issuer, person.subject)
+    yield Many("remember_groups", [values], exactly=False)
     yield from principals.inherit(tx, handle, person.issuer, person.email)
     return handle
 
@@ -155,6 +168,8 @@ def open_session(tx: Tx, token: NewToken, told: Told, idle: timedelta) -> Script
 
 def _spread_groups(tx: Tx, person: Person) -> Script[None]:
     """All sessions of a person, terminals too, have the groups that the provider told last."""
+    values = (to_json(person.groups), person.issuer, person.subject)
+    yield Many("remember_groups", [values], exactly=False)
     changed = yield query(
         "set_groups", issuer=person.issuer, subject=person.subject, groups=to_json(person.groups)
     )
@@ -228,6 +243,39 @@ def end_refused(tx: Tx, token: str) -> Script[None]:
 def id_token_of(token: str) -> Script[str | None]:
     rows = yield query("id_token_of", token=token)
     return rows[0]["id_token"] if rows else None
+
+
+def sealed(key_id: str, after: str, limit: int) -> Script[list[SealedLogin]]:
+    """Sessions with values that another key than this has wrapped, by id."""
+    rows = yield query("sealed_logins", current=sealed_by(key_id), after=after, limit=limit)
+    return [
+        SealedLogin(
+            row["token"],
+            tuple(
+                SealedValue(row["token"], row[column], column == "refresh_token")
+                for column in ("refresh_token", "id_token")
+                if row[column] is not None
+            ),
+        )
+        for row in rows
+    ]
+
+
+def reseal(tx: Tx, resealed: Sequence[Resealed]) -> Script[None]:
+    """Values that were wrapped anew: what a login or refresh has written since then stays."""
+    for name, is_refresh_token in (("reseal_refresh_token", True), ("reseal_id_token", False)):
+        values = [
+            (each.sealed, each.value.token, each.value.sealed)
+            for each in resealed
+            if each.value.is_refresh_token is is_refresh_token
+        ]
+        if values:
+            yield Many(name, values, exactly=False)
+
+
+def keys() -> Script[dict[str, int]]:
+    """How many values each key has sealed."""
+    return {row["key_id"]: row["count"] for row in (yield query("keys_of_logins"))}
 
 
 def end(tx: Tx, ended: EndedSession) -> Script[int]:

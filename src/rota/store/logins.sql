@@ -49,6 +49,11 @@ VALUES (:token, :issuer, :subject, :sid, :groups, :refresh_token, :id_token, :no
 UPDATE login_session SET groups = :groups
 WHERE issuer = :issuer AND subject = :subject AND groups <> :groups RETURNING token;
 
+-- name: remember_groups
+-- The groups of a user by the provider's latest word.
+-- many: groups text, issuer text, subject text
+UPDATE principal SET groups = :groups WHERE issuer = :issuer AND subject = :subject AND kind = 'user';
+
 -- name: drop_logins_without_token
 -- Forget sessions whose token is forgotten.
 DELETE FROM login_session WHERE NOT EXISTS (SELECT 1 FROM token WHERE token.id = login_session.token);
@@ -110,6 +115,31 @@ WHERE kind = 'terminal' AND revoked_at IS NULL AND id IN (
     JOIN login_session AS theirs ON theirs.issuer = mine.issuer AND theirs.subject = mine.subject
     WHERE mine.token = :token)
 RETURNING id;
+
+-- name: sealed_logins
+-- Sessions with a value that does not begin as those of a key do.
+SELECT token, refresh_token, id_token FROM login_session
+WHERE token > :after
+    AND (substr(refresh_token, 1, length(CAST(:current AS TEXT))) <> CAST(:current AS TEXT)
+        OR substr(id_token, 1, length(CAST(:current AS TEXT))) <> CAST(:current AS TEXT))
+ORDER BY token LIMIT :limit;
+
+-- name: reseal_refresh_token
+-- The same refresh token under another key.
+-- many: new text, token text, old text
+UPDATE login_session SET refresh_token = :new WHERE token = :token AND refresh_token = :old;
+
+-- name: reseal_id_token
+-- The same ID token under another key.
+-- many: new text, token text, old text
+UPDATE login_session SET id_token = :new WHERE token = :token AND id_token = :old;
+
+-- name: keys_of_logins
+-- How many values each key has sealed: the second part of each is the id of its key.
+SELECT substr(rest, 1, instr(rest, ':') - 1) AS key_id, count(*) AS count
+FROM (SELECT substr(refresh_token, 5) AS rest FROM login_session WHERE refresh_token IS NOT NULL
+    UNION ALL SELECT substr(id_token, 5) FROM login_session WHERE id_token IS NOT NULL) AS sealed
+GROUP BY 1 ORDER BY 1;
 
 -- name: id_token_of
 -- What the provider wants back at the logout.

@@ -9,7 +9,7 @@ import pytest
 from rota.domain.access import Role
 from rota.domain.errors import Denied
 from rota.domain.identity import EndedSession, Person
-from rota.ports.logins import DeviceGrant, LoginAttempt, Polled, TakenRefresh, Told
+from rota.ports.logins import DeviceGrant, LoginAttempt, Polled, Resealed, TakenRefresh, Told
 from rota.ports.projects import AWAITED, PrincipalKind, PrincipalRef
 from rota.ports.records import FoundToken, NewToken
 from testkit.builders import MINUTE, Scene
@@ -557,3 +557,52 @@ class TestTerminals:
 
         assert before == {"*": Role.EDITOR}
         assert await found(scene, "t_c") is None
+
+
+class TestSealedValues:
+    async def sealed(self, scene: Scene) -> None:
+        told = [
+            ("rs1:old:a", "rs1:old:b"),
+            ("rs1:new:a", None),
+            (None, "rs1:older:b"),
+            (None, None),
+        ]
+        for number, (refresh, id_token) in enumerate(told):
+            handle = await scene.store.sign_in(ANN)
+            token = session(f"t_{number}", handle=handle)
+            await scene.store.open_login(token, Told(ANN, refresh, id_token), HOUR)
+
+    async def test_those_of_other_keys_than_the_first_are_found_in_parts(
+        self, scene: Scene
+    ) -> None:
+        await self.sealed(scene)
+
+        first = await scene.store.sealed_logins("new", "", 1)
+        rest = await scene.store.sealed_logins("new", first[0].token, 9)
+        of_another = await scene.store.sealed_logins("ne", "", 9)
+
+        assert [(each.token, [it.sealed for it in each.values]) for each in (*first, *rest)] == [
+            ("t_0", ["rs1:old:a", "rs1:old:b"]),
+            ("t_2", ["rs1:older:b"]),
+        ]
+        assert [each.token for each in of_another] == ["t_0", "t_1", "t_2"]
+
+    async def test_they_are_counted_by_key(self, scene: Scene) -> None:
+        assert await scene.store.keys_of_logins() == {}
+
+        await self.sealed(scene)
+
+        assert await scene.store.keys_of_logins() == {"new": 1, "old": 2, "older": 1}
+
+    async def test_what_was_written_meanwhile_stays(self, scene: Scene) -> None:
+        await self.sealed(scene)
+        [first, *_] = await scene.store.sealed_logins("new", "", 9)
+        await scene.store.refresh_login("t_0", Told(refresh_token="rs1:new:c"))
+
+        await scene.store.reseal_logins(
+            [Resealed(value, f"rs1:new:{value.is_refresh_token}") for value in first.values]
+        )
+
+        taken = await scene.store.take_refresh("t_0", timedelta(0), MINUTE)
+        assert taken == TakenRefresh("t_0", "rs1:new:c")
+        assert await scene.store.id_token_of("t_0") == "rs1:new:False"
