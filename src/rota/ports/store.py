@@ -471,7 +471,10 @@ class SessionStore(Protocol):
         ...
 
     async def closed_pools(self, projects: Collection[str]) -> frozenset[str]:
-        """Return the pools that are given to projects, but to none of these."""
+        """Return the pools that none of these projects may use.
+
+        They are given to others only, or no policy of these allows them.
+        """
         ...
 
     async def heartbeats(self) -> list[Heartbeat]:
