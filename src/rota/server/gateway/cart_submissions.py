@@ -5,8 +5,9 @@ Items are parsed block by block as they arrive, by the job file's rules, where l
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -113,10 +114,37 @@ async def _items_of(
     blocks: Blocks, count: int, pool: ParsingPool
 ) -> AsyncGenerator[CartItem, None]:
     intake = ItemIntake(pool, count)
-    async for line, block in blocks.others():
-        for item in await intake.take(parse_items, block, line=line):
-            yield item
+    async with aclosing(_ahead(_parsed(blocks, intake))) as parsed:
+        async for items in parsed:
+            for item in items:
+                yield item
     intake.finish()
+
+
+async def _parsed(blocks: Blocks, intake: ItemIntake) -> AsyncIterator[Sequence[CartItem]]:
+    async for line, block in blocks.others():
+        yield await intake.take(parse_items, block, line=line)
+
+
+async def _ahead(source: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+    """Yield what comes from a source that is asked for the next one meanwhile.
+
+    A block is parsed by a child while the items of the one before it are stored.
+    """
+    coming = asyncio.ensure_future(_next(source))
+    try:
+        while found := await coming:
+            coming = asyncio.ensure_future(_next(source))
+            yield found[0]
+    finally:
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
+
+
+async def _next(source: AsyncIterator[T]) -> tuple[T] | None:
+    async for found in source:
+        return (found,)
+    return None
 
 
 class ItemIntake:
