@@ -213,6 +213,7 @@ def _too_many(reason: str) -> Unavailable:
 
 _LENGTH = struct.Struct(">I")
 _ROOM_FOR_END = 1024  # bytes
+_PIECE = 64 * 1024
 _PROGRAM = "from rota.server.gateway.parsing import serve; serve()"
 _TOLD = ("PATH", "LANG", "LC_", "TZ", "PYTHON", "LD_LIBRARY_PATH")  # no secrets of the server
 
@@ -285,6 +286,11 @@ class _Child:
     async def kill(self) -> None:
         with suppress(ProcessLookupError):
             self._process.kill()
+        assert self._process.stdout is not None
+        # Its end is not noticed while there is more in the pipe than the reader takes at a time.
+        with suppress(RuntimeError):  # somebody else reads
+            while await self._process.stdout.read(_PIECE):
+                pass
         await self._process.wait()
 
 

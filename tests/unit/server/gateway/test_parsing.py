@@ -30,8 +30,8 @@ from rota.server.gateway.parsers import (
     parse_job_file,
     parse_job_file_with_items,
 )
-from rota.server.gateway.parsing import ParsingLimits, ParsingPool
-from rota.server.gateway.parsing_wire import packed_parts, read_part
+from rota.server.gateway.parsing import ParsingLimits, ParsingPool, _Child
+from rota.server.gateway.parsing_wire import Order, packed_order, packed_parts, read_part
 from testkit.waiting import eventually
 from tests.unit.docs.pages import ROOT
 from tests.unit.server.gateway.hard_files import (
@@ -190,6 +190,18 @@ class TestChildren:
 
             assert lost.value.code == "reader_died"
             assert len(pool.pids) == 0
+
+    async def test_one_whose_answer_nobody_reads_is_killed_all_the_same(self) -> None:
+        child = await _Child.start(LIMITS.memory)
+        process: Any = child._process
+        for part in (packed_order(Order.of(drone, {}, 60.0, 0)), b"x"):
+            process.stdin.write(len(part).to_bytes(4, "big") + part)
+        await soon(lambda: not process.stdout._transport.is_reading())
+
+        async with asyncio.timeout(AT_ONCE):
+            await child.kill()
+
+        assert not child.is_alive
 
     async def test_defaults_that_are_written_out_in_thousands_of_jobs_are_bounded(self) -> None:
         defaults = {"env": {"A": "x" * 5_000}}
