@@ -20,7 +20,6 @@ import errno
 import itertools
 import os
 import re
-import signal
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -31,6 +30,7 @@ from rota.guardian.linux import boottime, fork_into, pause
 CONTROLLERS: Mapping[str, str] = {"cpu": "cpu", "memory": "memory", "processes": "pids"}
 _TRIAL_VALUES = {"cpu": 1_000, "memory": 1 << 30, "processes": 1_000}
 _TREE = ""  # stands for the hierarchy of version 2 where others are named by their controller
+_UNNAMED = "unnamed"  # and so not swept
 _MAIN = "rota-main"
 _WORKER = "worker"
 _NAME_LENGTH = 100
@@ -163,9 +163,9 @@ class Group:
             for name in ("memory.events", "memory.oom_control"):
                 if _counters(f"{memory}/{name}").get("oom_kill"):
                     return "oom"
-        if pids := self._by_controller.get("pids"):
-            if _counters(f"{pids}/pids.events").get("max"):
-                return "processes"
+        pids = self._by_controller.get("pids")
+        if pids and _counters(f"{pids}/pids.events").get("max"):
+            return "processes"
         return ""
 
     def remove(self) -> bool:
@@ -182,8 +182,8 @@ class Group:
 class Cgroups:
     """Groups of one life of a guardian: made by the outer process, used by the inner one."""
 
-    def __init__(self, life: str) -> None:
-        self.life = life
+    def __init__(self, name: str) -> None:
+        self.life = f"{_prefix(name or _UNNAMED)}{os.urandom(4).hex()}"
         self._folders: dict[str, str] = {}  # of this life, by controller
         self._reasons: dict[str, str] = {}  # why there is none, by controller
         self._numbers = itertools.count(1)
@@ -297,15 +297,25 @@ def _rehearse(group: Group) -> None:
 
 
 def sweep(name: str) -> None:
-    """Kills and removes what earlier lives of this name left, in all hierarchies."""
+    """Kills what earlier lives of this name left, in all hierarchies and elsewhere."""
+    prefix = _prefix(name)
     own = current_places()
     for mount in {place.mount for place in own.values()}:
         for folder, below, _ in os.walk(mount):
-            found = [each for each in below if each.startswith(f"{name}.")]
+            found = [each for each in below if each.startswith(prefix)]
             below[:] = [each for each in below if each not in found]
             for leftover in (f"{folder}/{each}" for each in found):
                 if not any(_is_below(place.own, leftover) for place in own.values()):
                     clear(leftover)
+    end = boottime() + _CLEARING_SECONDS
+    while (pids := processes.marked(prefix)) and boottime() < end:
+        processes.kill_each(pids)
+        pause(0.002)
+
+
+def _prefix(name: str) -> str:
+    """Of the names of all lives of this name, and of no other's: it has no dot."""
+    return f"rota-{cleaned(name)}."
 
 
 def _is_below(path: str, folder: str) -> bool:
@@ -352,9 +362,7 @@ def _is_killed_whole(folder: str) -> bool:
 
 def _kill_members(folder: str) -> None:
     with contextlib.suppress(OSError):
-        for pid in _members(folder):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        processes.kill_each(_members(folder))
 
 
 def _members(folder: str) -> list[int]:
@@ -379,14 +387,13 @@ def _limit(folder: str, controller: str, value: int, *, is_version_2: bool) -> N
 
 
 def _settings(controller: str, value: int, *, is_version_2: bool) -> list[tuple[str, str]]:
-    match controller:
-        case "memory" if is_version_2:
+    if controller == "memory":
+        if is_version_2:
             return [("memory.max", str(value)), ("memory.swap.max", "0")]
-        case "memory":
-            names = ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
-            return [(name, str(value)) for name in names]
-        case "pids":
-            return [("pids.max", str(value))]
+        names = ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
+        return [(name, str(value)) for name in names]
+    if controller == "pids":
+        return [("pids.max", str(value))]
     period = _CPU_PERIOD if value >= _LEAST_CPU_OF_A_SHORT_PERIOD else _LONG_CPU_PERIOD
     quota = max(1, value) * period // 1_000
     if is_version_2:
@@ -441,7 +448,7 @@ def _is_delegated(folder: str) -> bool:
 
 def cleaned(name: str) -> str:
     """A name that can be part of a group's."""
-    return re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)[:_NAME_LENGTH]
+    return re.sub(r"[^\w-]", "_", name, flags=re.ASCII)[:_NAME_LENGTH]
 
 
 def _explained(error: OSError, doing: str) -> str:

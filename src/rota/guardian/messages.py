@@ -9,10 +9,10 @@ Worker to guardian                                     Guardian to worker
   {"do": "kill", key}                                     max_rss, strays, at, cause}
 
 `deadline` and `at` are seconds of CLOCK_BOOTTIME, `cpu` is in seconds, `max_rss` in bytes and never
-below the guardian's own, which the kernel counts until the exec. Descriptors passed with a datagram,
-253 at most, are taken in order by each spawn: `fds` are their numbers in the new process, and 2 is
-short for [1, 2]. A bad object is answered with an error, or with a refusal where it names a key to
-spawn; its neighbours are obeyed.
+below the guardian's own, which the kernel counts until the exec. Descriptors passed with a
+datagram, 253 at most, are taken in order by each spawn: `fds` are their numbers in the new process,
+and 2 is short for [1, 2]. A bad object is answered with an error, or with a refusal where it names
+a key to spawn; its neighbours are obeyed.
 
 `confine`, all optional: {uid, gid, groups: [], limits: {cpu, memory, processes, open_files}, tag,
 signals: "tree" | "inside"}; `cpu` is in thousandths of a core. `offers` has for each limit why it
@@ -240,7 +240,7 @@ def hello(mode: str, pid: int) -> Message:
 
 
 def limits(offers: Mapping[str, str]) -> Message:
-    return {"is": "limits", "offers": dict(offers)}
+    return {"is": "limits", "offers": {"open_files": "", **offers}}
 
 
 def error(text: str) -> Message:

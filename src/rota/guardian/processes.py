@@ -13,6 +13,7 @@ import signal
 from collections.abc import Iterable, Iterator
 
 MARKER_VARIABLE = "ROTA_GUARD_KEY"
+_START_TIME = 19  # its place in /proc/PID/stat after the name
 _CORE_LIMIT_LINE = "Max core file size"
 _MARKER_PREFIX = MARKER_VARIABLE.encode() + b"="
 
@@ -223,17 +224,32 @@ def kill_below(anchor: int, spared: int | None = None) -> bool:
     living = [pid for pid in _children(anchor) if pid != spared and is_alive(pid)]
     groups = {pid: _group_or_self(pid) for pid in living}
     anchors = _group_or_self(anchor)
-    for target in {pid if group == anchors else group for pid, group in groups.items()}:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(target, signal.SIGKILL)
+    kill_each({pid if group == anchors else group for pid, group in groups.items()})
     return not living
+
+
+def kill_each(pids: Iterable[int]) -> None:
+    """Kills these; a negative one stands for a group."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def began(pid: int) -> float:
+    """When it was started, as a boottime."""
+    return int(_stat(pid)[_START_TIME]) / os.sysconf("SC_CLK_TCK")
 
 
 def is_alive(pid: int) -> bool:
     with contextlib.suppress(OSError):
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+        return _stat(pid)[0] not in (b"Z", b"X")
     return False
+
+
+def _stat(pid: int) -> list[bytes]:
+    """What the kernel tells about it, after its name."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()
 
 
 def _reap_some() -> None:

@@ -132,6 +132,11 @@ class Spawner:
         tree.is_signalled_inside = confinement.is_signalled_inside
         return tree
 
+    def forget(self, tree: Tree) -> None:
+        """Removes what was made for a tree that is wholly gone."""
+        if tree.group is not None:
+            self._cgroups.discard(tree.group)
+
     def _group_for(self, confinement: Confinement) -> Group | None:
         try:
             return self._cgroups.make(confinement.limits, confinement.tag)
@@ -164,26 +169,23 @@ class _Child:
 
     def _become(self, program: str, *, is_in_tree: bool) -> NoReturn:
         """Never returns, whatever happens: there is but one guardian."""
-        report = self.report
-        doing = "begin"
+        report, doing = self.report, "begin"
         try:
             descriptors = {0: self.null, **self.command.descriptors}
             free = max(descriptors) + 1
             report = fcntl.fcntl(report, fcntl.F_DUPFD_CLOEXEC, free)
-            steps: list[tuple[str, Callable[[], object]]] = [
-                ("lead a session", os.setsid),
-                ("enter its control groups", lambda: self._enter(is_in_tree=is_in_tree)),
-                ("take its descriptors", lambda: _take(descriptors, free)),
-                ("limit its open files", self._limit_files),
-                (f"become user {self.confinement.uid}", self._drop),
-                ("be ready for signals", _reset_signals),
-                (
-                    f"execute {self.command.argv[0]!r}",
-                    lambda: os.execve(program, self.command.argv, self.env),
-                ),
-            ]
-            for doing, step in steps:
-                step()
+            os.setsid()
+            doing = "enter its control groups"
+            self._enter(is_in_tree=is_in_tree)
+            doing = "take its descriptors"
+            _take(descriptors, free)
+            doing = "limit its open files"
+            self._limit_files()
+            doing = f"become user {self.confinement.uid}"
+            self._drop()
+            doing = f"execute {self.command.argv[0]!r}"
+            _reset_signals()
+            os.execve(program, self.command.argv, self.env)  # noqa: S606 – no shell is wanted
         except (OSError, ValueError) as error:
             refusal = _refusal(doing, error)
             os.write(report, f"{refusal.number} {refusal.reason}".encode(errors="replace"))

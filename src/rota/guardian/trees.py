@@ -15,7 +15,6 @@ from rota.guardian import processes
 from rota.guardian.cgroups import Group
 from rota.guardian.processes import Trait
 
-
 _LONGEST_REPORT = 4096
 
 

@@ -110,7 +110,7 @@ class Guard:
             "cwd": cwd,
             "fds": _DESCRIPTORS_PER_SPAWN,
         }
-        descriptors = (stdout, stderr)
+        descriptors: tuple[int, ...] = (stdout, stderr)
         if confinement is not None:
             request["fds"] = [1, 2, *confinement.descriptors]
             request["confine"] = _confine(confinement)
