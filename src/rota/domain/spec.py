@@ -112,22 +112,6 @@ class Late(StrEnum):
     DROP = "drop"
 
 
-class Isolation(StrEnum):
-    """Wall between a run and everything else on its machine."""
-
-    PROCESS = "process"
-    SANDBOX = "sandbox"
-    CONTAINER = "container"
-
-
-class Network(StrEnum):
-    """What a run reaches: nothing, what lies outside its machine, or all that the machine does."""
-
-    NONE = "none"
-    OUTBOUND = "outbound"
-    HOST = "host"
-
-
 class InputType(StrEnum):
     STRING = "string"
     INTEGER = "integer"
@@ -243,17 +227,6 @@ class Step:
     network: Network | None = None
     run_as: str | None = None
     limits: RunLimits | None = None  # a limit that it does not give is the job's
-
-
-@dataclass(frozen=True, slots=True)
-class RunLimits:
-    """Most that a run may take of its machine; None: no limit."""
-
-    cpu: int | None = None  # thousandths of a core
-    memory: int | None = None  # bytes, swap included
-    processes: int | None = None
-    open_files: int | None = None  # of each process
-    disk: int | None = None  # bytes in its folder and /tmp: measured, soft
 
 
 @dataclass(frozen=True, slots=True)

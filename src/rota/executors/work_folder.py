@@ -88,6 +88,7 @@ class WorkFolder:
         self._beside = (str(self.output), str(self.progress))
         self._scripts: list[Path] = []
         self._found_empty: FoundEmpty | None = None
+        self._writers: Collection[int] | None = None  # users whose files count; None: all
 
     def is_like_new(self, now: float) -> bool:
         """Return whether nothing was left behind."""

@@ -1,4 +1,4 @@
-"""Settings about walls: how their text is read, and how they get from the launcher to its worker."""
+"""Settings about walls: how they are read, and how they get from the launcher to its worker."""
 
 from __future__ import annotations
 

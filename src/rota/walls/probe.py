@@ -166,7 +166,7 @@ class Prober:
         try:
             account = account_of(name)
         except WallUnavailable as error:
-            self._lacks[f"run_as/{name}"] = error.strerror
+            self._lacks[f"run_as/{name}"] = str(error.strerror)
             return
         ending = await self._run(Confinement(account.user, account.group, account.groups))
         if ending.status != 0:
@@ -243,7 +243,9 @@ async def _versions(program: str, words: Sequence[str]) -> list[tuple[int, ...]]
         stderr=asyncio.subprocess.DEVNULL,
     )
     told, _ = await process.communicate()
-    found = [re.search(rf"{word}\s+(\d+(?:\.\d+)*)", told.decode(errors="replace")) for word in words]
+    found = [
+        re.search(rf"{word}\s+(\d+(?:\.\d+)*)", told.decode(errors="replace")) for word in words
+    ]
     return [tuple(map(int, each[1].split("."))) if each else () for each in found]
 
 
