@@ -39,6 +39,7 @@ from rota.runtime.home import worker_folder, worker_socket
 from rota.runtime.supervision import ungrouped_errors
 from rota.runtime.walls import as_option, from_option
 from rota.runtime.worker import is_final, leave_note, leave_refusal
+from rota.walls import disk
 from rota.walls.enclosing import Walls, WallSettings
 from rota.walls.probe import Prober
 from rota.walls.rooms import Rooms
@@ -198,12 +199,25 @@ class _Worker:
                 self._attempts.spool, session.send_output, connection=lambda: session.connection
             )
             delivering = group.create_task(deliverer.run())
+            watching = group.create_task(self._watch_disk(session))
             gc.collect()
             gc.freeze()  # objects of the start stay: collecting them would only delay work
             await session.run()
             delivering.cancel()
+            watching.cancel()
         for executor in self._executors.values():
             await executor.close()
+
+    async def _watch_disk(self, session: WorkerSession) -> None:
+        """Take nothing new while there is too little space left."""
+        floor = from_option(self._options.walls).disk_floor
+        while True:
+            lack = disk.shortage(self._folder, floor)
+            if bool(lack) != bool(self._attempts.shortage):
+                log.warning("worker.short_of_disk" if lack else "worker.has_disk", reason=lack)
+                session.beat_now()
+            self._attempts.shortage = lack
+            await self._clock.sleep(disk.LOOK_EVERY)
 
     async def _build_walls(self, guard_mode: str) -> tuple[Offer, ...]:
         """Try which walls there are, and let commands be executed behind them."""

@@ -209,7 +209,8 @@ def remove_tree(top: Path) -> None:
 
 
 def _empty(top: int) -> None:
-    names = map(".rota-{}".format, itertools.count())
+    # Nobody can have foreseen them: a job might have taken such names for folders of its own.
+    names = map(f".{os.urandom(8).hex()}-{{}}".format, itertools.count())
     waiting = _clear(top, top, names)
     while waiting:
         name = waiting.pop()
