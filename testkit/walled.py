@@ -78,7 +78,7 @@ class Network:
 
         def is_apart() -> bool:
             # The program, too: until it is executed, what is held may still be our own.
-            return os.stat(path).st_ino != own and cmdline(holder.pid).startswith(b"sleep")
+            return Path(path).stat().st_ino != own and cmdline(holder.pid).startswith(b"sleep")
 
         eventually(is_apart)
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -17,6 +17,7 @@ import pytest
 from testkit.processes import processes_of
 from testkit.waiting import eventually
 from testkit.walled import INTERNET, METADATA, OWN, OWN_PUBLIC, PRIVATE
+from tests.system.jobs import execute, settle
 from tests.system.walls.conftest import Machine
 
 pytestmark = pytest.mark.timeout(120)
@@ -37,7 +38,7 @@ class TestFiles:
     def look_everywhere(self, found: str) -> str:
         return f"""
             grep -rsaoh --devices=skip -e '{pattern(found)}' \
-              /etc /home /job /run /srv /var/tmp {' '.join(self.more)} \
+              /etc /home /job /run /srv /var/tmp {" ".join(self.more)} \
               /proc/[0-9]*/environ /proc/[0-9]*/cmdline /proc/[0-9]*/cwd/own | sort -u
             cat /etc/shadow /proc/1/root/etc/shadow /proc/[0-9]*/root/etc/shadow; exit 0
         """
@@ -125,14 +126,14 @@ class TestFiles:
         assert "could not be read" in machine.printed(run)
 
     def test_results_and_progress_come_out(self, machine: Machine) -> None:
-        run = machine.run("""echo '{"answer": 42}' > $ROTA_OUTPUT; echo 1/2 half > $ROTA_PROGRESS""")
+        run = machine.run(
+            """echo '{"answer": 42}' > $ROTA_OUTPUT; echo 1/2 half > $ROTA_PROGRESS"""
+        )
 
         assert run.state == "COMPLETED"
         assert run.outputs == {"answer": 42}
 
     def test_steps_of_an_attempt_share_their_folders(self, machine: Machine) -> None:
-        from tests.system.jobs import execute
-
         run = execute(
             machine.rota.client,
             "echo one > kept; echo two > $HOME/kept; echo three > /tmp/kept",
@@ -148,18 +149,15 @@ class TestProcesses:
     """X2: others are neither seen nor signalled, and nothing survives."""
 
     def test_all_signals_reach_only_its_own(self, machine: Machine) -> None:
-        neighbour = machine.start_and_wait("exec sleep 1002", "sleep\0001002")
+        with resting(machine, "1002") as neighbour:
+            run = machine.run("""
+                for pid in $(seq 1 300); do [ $pid = $$ ] || kill -9 $pid 2>/dev/null || true; done
+                ls /proc | grep -c '^[0-9]'
+                kill -TERM -1; kill -9 -1
+            """)
 
-        run = machine.run("""
-            trap '' TERM
-            for pid in $(seq 1 300); do [ $pid = $$ ] || kill -9 $pid 2>/dev/null; done
-            ls /proc | grep -c '^[0-9]'
-            kill -TERM -1; kill -9 -1
-        """)
-
-        assert machine.rota.client.get_run(neighbour.id).state == "PROCESSING"
-        assert int(machine.printed(run).split()[0]) <= 6
-        machine.finish(neighbour)
+            assert int(machine.printed(run).split()[0]) <= 6  # itself, and bubblewrap
+            assert is_alive(neighbour)
 
     @pytest.mark.parametrize("end", ["its own", "cancel", "timeout"])
     def test_nothing_survives_the_end_of_its_run(self, machine: Machine, end: str) -> None:
@@ -176,8 +174,6 @@ class TestProcesses:
         if end == "cancel":
             machine.rota.inside(f"sleep\0{mark}")
             machine.rota.client.cancel_run(run.id)
-
-        from tests.system.jobs import settle
 
         ended = settle(machine.rota.client, run)
 
@@ -206,6 +202,10 @@ def resting(machine: Machine, mark: str, **fields: object) -> Iterator[int]:
         yield machine.rota.inside(f"sleep\0{mark}")
     finally:
         machine.finish(run)
+
+
+def is_alive(pid: int) -> bool:
+    return "Z" not in status_of(pid)["State"]
 
 
 def status_of(pid: int) -> dict[str, str]:
@@ -267,20 +267,20 @@ class TestPrivileges:
         if not machine.is_root:
             pytest.skip("a worker that is not root has one user only, as the table says")
         with resting(machine, "1005") as one, resting(machine, "1006") as other:
-            assert os.stat(f"/proc/{one}").st_uid != os.stat(f"/proc/{other}").st_uid
+            assert owner_of(one) != owner_of(other)
 
     def test_all_its_namespaces_are_its_own(self, machine: Machine) -> None:
         with resting(machine, "1007") as one, resting(machine, "1008") as other:
             for name in ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts"):
-                spaces = {os.readlink(f"/proc/{pid}/ns/{name}") for pid in (one, other, "self")}
+                spaces = {link(pid, f"ns/{name}") for pid in (one, other, "self")}
                 assert len(spaces) == 3, name
 
     def test_it_inherits_nothing_but_its_output(self, machine: Machine) -> None:
         with resting(machine, "1009", network="outbound") as pid:
-            files = {int(name): os.readlink(f"/proc/{pid}/fd/{name}") for name in fds(pid)}
+            files = {int(path.name): path.readlink() for path in Path(f"/proc/{pid}/fd").iterdir()}
 
             assert files.keys() == {0, 1, 2}
-            assert files[0] == "/dev/null"
+            assert files[0] == Path("/dev/null")
             environ = Path(f"/proc/{pid}/environ").read_bytes()
             assert b"CANARY" not in environ
             assert b"ROTA_GUARD" not in environ
@@ -296,17 +296,17 @@ class TestPrivileges:
 
     def test_devices_and_setuid_programs_are_of_no_use(self, machine: Machine) -> None:
         run = machine.run("""
-            mknod /tmp/disk b 8 0 && echo made
-            cp /bin/sh /tmp/sh && chmod 4755 /tmp/sh && /tmp/sh -pc 'id -u'
-            su -c id root </dev/null; unshare -Ur id -u; ls /dev
+            (mknod /tmp/disk b 8 0 && echo got-device
+            cp /bin/sh /tmp/sh && chmod 4755 /tmp/sh && /tmp/sh -pc '[ $(id -u) = 0 ]' && echo got-0
+            su -c 'echo got-root' root </dev/null
+            unshare -Ur echo got-namespace
+            dd if=/dev/mem of=/dev/null count=1 && echo got-memory) 2>/dev/null || true
+            cd /dev; echo *
         """)
 
-        lines = machine.printed(run).split()
-        assert "made" not in lines
-        assert "0" not in lines
         devices = {"full", "null", "random", "tty", "urandom", "zero"}
         links = {"core", "fd", "ptmx", "pts", "shm", "stderr", "stdin", "stdout"}
-        assert devices | links >= set(lines[-len(devices | links) :]) - {"console"}
+        assert set(machine.printed(run).split()) == devices | links
 
     def test_what_it_marks_as_root_s_is_not(self, machine: Machine) -> None:
         """A set-uid file in a folder that it shares with the machine belongs to nobody there."""
@@ -319,12 +319,16 @@ class TestPrivileges:
         assert stat.S_ISREG(made.st_mode)
 
 
-def fds(pid: int) -> list[str]:
-    return os.listdir(f"/proc/{pid}/fd")
+def link(pid: int | str, name: str) -> str:
+    return str(Path(f"/proc/{pid}/{name}").readlink())
+
+
+def owner_of(pid: int) -> int:
+    return Path(f"/proc/{pid}").stat().st_uid
 
 
 CONNECT = """
-cat > /tmp/connect <<'END'
+cat > connect <<'END'
 use Socket;
 for (@ARGV) {
   my $to = /^@(.*)/ ? pack_sockaddr_un("\\0$1") : pack_sockaddr_in(7999, inet_aton($_));
@@ -333,7 +337,7 @@ for (@ARGV) {
   eval { alarm 2; connect($s, $to) and sysread($s, my $word, 100); alarm 0; };
 }
 END
-perl /tmp/connect 127.0.0.1 @rota-abstract 10.0.2.2 10.0.2.3 """
+perl connect 127.0.0.1 @rota-abstract 10.0.2.2 10.0.2.3 """
 ALL = (INTERNET, OWN, OWN_PUBLIC, *PRIVATE)
 MACHINES_OWN = {"127.0.0.1", "rota-abstract", OWN, OWN_PUBLIC}
 
@@ -365,8 +369,8 @@ class TestNetwork:
         run = machine.start("true", network="host")
 
         eventually(lambda: machine.rota.client.get_run(run.id).state == "BLOCKED")
-        why = machine.rota.command("why", run.id).stdout
-        assert "sandbox_network_host" in why, why
+        why = machine.rota.client.explain(run.id)
+        assert "sandbox_network_host" in repr(why)
         machine.rota.client.cancel_run(run.id)
 
     def test_a_step_whose_network_is_gone_is_ended(self, machine: Machine) -> None:
@@ -374,8 +378,6 @@ class TestNetwork:
         [helper] = [pid for pid in processes_of("slirp4netns") if is_helper(pid)]
 
         os.kill(helper, 9)
-
-        from tests.system.jobs import settle
 
         ended = settle(machine.rota.client, run)
         assert ended.state == "FAILED"
@@ -399,7 +401,7 @@ class TestNetwork:
 
 def is_helper(pid: int) -> bool:
     try:
-        return os.readlink(f"/proc/{pid}/exe").endswith("slirp4netns")
+        return link(pid, "exe").endswith("slirp4netns")
     except OSError:
         return False
 
@@ -409,17 +411,15 @@ class TestBombs:
 
     def test_memory(self, machine: Machine) -> None:
         self.needs_limits(machine)
-        neighbour = machine.start_and_wait("sleep 1012; echo well", "sleep\0001012")
+        with resting(machine, "1012") as neighbour:
+            run = machine.run(
+                """perl -e '$x .= "x" x 1048576 while 1'""", limits={"memory": "64MiB"}
+            )
 
-        run = machine.run(
-            """perl -e '$x .= "x" x 1048576 while 1'""", limits={"memory": "64MiB"}
-        )
-
-        assert run.state == "FAILED"
-        assert "used more memory than it may" in run.message
-        assert [step.cause for step in run.attempts[-1].steps] == ["oom"]
-        assert machine.rota.client.get_run(neighbour.id).state == "PROCESSING"
-        machine.finish(neighbour)
+            assert run.state == "FAILED"
+            assert "used more memory than it may" in run.message
+            assert [step.cause for step in run.attempts[-1].steps] == ["oom"]
+            assert is_alive(neighbour)
 
     def test_processes(self, machine: Machine) -> None:
         self.needs_limits(machine)
@@ -428,8 +428,6 @@ class TestBombs:
             f"i=0; while [ $i -lt 300 ]; do sleep {mark} & i=$((i+1)); done; wait",
             limits={"processes": 40},
         )
-
-        from tests.system.jobs import settle
 
         most = 0
         while machine.rota.client.get_run(run.id).state not in ("FAILED", "COMPLETED"):
@@ -455,7 +453,7 @@ class TestBombs:
     def test_inodes(self, machine: Machine) -> None:
         run = machine.run(
             "i=0; while :; do : > f$i; i=$((i+1)); [ $((i % 500)) = 0 ] && sleep 0.2; done",
-            limits={"disk": "8MiB"},
+            limits={"disk": "2MiB"},
         )
 
         assert run.attempts[-1].steps[0].cause == "disk"
@@ -476,9 +474,11 @@ class TestBombs:
         assert run.state == "COMPLETED"
 
     def test_memory_that_looks_like_a_disk_is_small(self, machine: Machine) -> None:
-        run = machine.run("head -c 100000000 /dev/zero > /dev/shm/big; ls -s /dev/shm | tail -1")
+        run = machine.run(
+            "head -c 100000000 /dev/zero 2>/dev/null > /dev/shm/big || stat -c %s /dev/shm/big"
+        )
 
-        assert int(machine.printed(run).splitlines()[-1].split()[0]) <= 65_536
+        assert int(machine.printed(run)) <= 64 * 1024 * 1024
 
     def test_open_files_and_cores(self, machine: Machine) -> None:
         run = machine.run("ulimit -n; ulimit -c", limits={"open_files": 77})
