@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import signal
 import socket
 import stat
 import struct
@@ -22,6 +23,7 @@ from typing import Any
 
 _CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
 _MS_REC, _MS_SLAVE = 0x4000, 0x80000
+_DIE_WITH_PARENT = 1
 _TUN = "/dev/net/tun"
 _TUN_NUMBER = os.makedev(10, 200)
 _ALL_MAY = 0o666
@@ -58,6 +60,8 @@ def main(text: str) -> None:
         os.setgroups([])
         os.setresgid(wish.group, wish.group, wish.group)
         os.setresuid(wish.user, wish.user, wish.user)
+    # After the users were changed, which clears it: whoever started this is the guardian.
+    _check(_libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0), "die with the guardian")
     os.execv(wish.argv[0], wish.argv)  # noqa: S606 (that is what this program is for)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,27 +85,38 @@ def _programs() -> None:
 Build = Callable[..., Machine]
 
 
-@pytest.fixture(scope="module")
+def builder(stack: ExitStack) -> Build:
+    """Return what builds machines, which are taken down with the stack."""
+
+    def build(user: int = 0, **settings: object) -> Machine:
+        bound = Path(f"/var/tmp/rota-bound-{os.getpid()}-{user}")
+        shutil.rmtree(bound, ignore_errors=True)
+        bound.mkdir()
+        stack.callback(shutil.rmtree, bound, ignore_errors=True)
+        bound.chmod(0o777)
+        told: dict[str, Any] = {"slots": "6", "sandbox_binds": f"{bound}:rw"} | settings
+        rota, network = stack.enter_context(walled_machine(user, **told))
+        return Machine(rota, network, user, bound)
+
+    return build
+
+
+@pytest.fixture
 def build(_programs: None) -> Iterator[Build]:
-    """Builds machines; they are taken down after the module."""
-    from contextlib import ExitStack
-
+    """Builds machines for one test; meanwhile no other one can be reached."""
     with ExitStack() as stack:
-
-        def build(user: int, **settings: object) -> Machine:
-            bound = Path(f"/var/tmp/rota-bound-{os.getpid()}-{user}")
-            shutil.rmtree(bound, ignore_errors=True)
-            bound.mkdir()
-            stack.callback(shutil.rmtree, bound, ignore_errors=True)
-            bound.chmod(0o777)
-            told = {"slots": "6", "sandbox_binds": f"{bound}:rw"} | settings
-            rota, network = stack.enter_context(walled_machine(user, **told))  # type: ignore[arg-type]
-            return Machine(rota, network, user, bound)
-
-        yield build
+        yield builder(stack)
 
 
 @pytest.fixture(scope="module", params=list(USERS))
-def machine(build: Build, request: pytest.FixtureRequest) -> Machine:
+def machine(_programs: None, request: pytest.FixtureRequest) -> Iterator[Machine]:
     """A worker that is root, and one that is not."""
-    return build(USERS[request.param])
+    with ExitStack() as stack:
+        yield builder(stack)(USERS[request.param])
+
+
+@pytest.fixture(scope="class")
+def liberal(_programs: None) -> Iterator[Machine]:
+    """A worker that is root, and lets jobs be other users."""
+    with ExitStack() as stack:
+        yield builder(stack)(run_as="nobody,daemon,no-such-user")
