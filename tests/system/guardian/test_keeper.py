@@ -224,6 +224,7 @@ class Engine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     """Answers on a Unix socket what a test wants; notes what was asked for."""
 
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
@@ -290,10 +291,8 @@ def removal_of(name: str) -> str:
 
 
 class TestContainers:
-    def keep(self, guarded: Guarded, engine: Engine, name: str, pid: int = 0) -> None:
+    def keep(self, guarded: Guarded, engine: Engine, name: str) -> None:
         assert guarded.ask_keeper("keep", name, engine=engine.path) == ""
-        if pid:
-            assert guarded.ask_keeper("started", name, pid=pid) == ""
 
     @pytest.mark.parametrize(
         "stopped",
@@ -307,7 +306,7 @@ class TestContainers:
         mark = f"{guarded.mark}-container"
         self.keep(guarded, engine, "one")
         with container_process(mark) as pid:
-            self.keep(guarded, engine, "one", pid)
+            assert guarded.ask_keeper("started", "one", pid=pid) == ""
             self.keep(guarded, engine, "two")
             send(guarded, signal.SIGSTOP, *stopped)
 
@@ -322,7 +321,7 @@ class TestContainers:
     ) -> None:
         self.keep(guarded, engine, "one")
         with container_process(f"{guarded.mark}-container") as pid:
-            self.keep(guarded, engine, "one", pid)
+            assert guarded.ask_keeper("started", "one", pid=pid) == ""
 
             send(guarded, signal.SIGKILL, killed)
 
@@ -336,7 +335,7 @@ class TestContainers:
         engine.hangs.set()
         self.keep(guarded, engine, "one")
         with container_process(f"{guarded.mark}-container") as pid:
-            self.keep(guarded, engine, "one", pid)
+            assert guarded.ask_keeper("started", "one", pid=pid) == ""
             began = boottime()
 
             guarded.end_worker(0)
@@ -383,7 +382,8 @@ class TestContainers:
         self, guarded: Guarded, engine: Engine
     ) -> None:
         with subprocess.Popen(["sleep", "100"]) as bystander:
-            self.keep(guarded, engine, "one", bystander.pid)
+            self.keep(guarded, engine, "one")
+            assert guarded.ask_keeper("started", "one", pid=bystander.pid) == ""
 
             guarded.end_worker(0)
 
@@ -395,7 +395,8 @@ class TestContainers:
         with container_process(f"{guarded.mark}-container") as pid:
             began = boottime()
             eventually(lambda: boottime() > began + 0.1, "time stands still")
-            self.keep(guarded, engine, "one", pid)
+            self.keep(guarded, engine, "one")
+            assert guarded.ask_keeper("started", "one", pid=pid) == ""
 
             guarded.end_worker(0)
 
