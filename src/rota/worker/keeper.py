@@ -53,7 +53,7 @@ class KeeperConnection:
             self._answers.pop(number, None)
         if error:
             raise Unavailable(
-                f"the keeper of this worker did not {request['do']} {request['name']}: {error}",
+                f"the keeper of this worker cannot note the container {request['name']}: {error}",
                 code="keeper_unavailable",
                 hint="a worker whose keeper is dead ends, and is started again",
             )
