@@ -47,19 +47,21 @@ import signal
 import socket
 import struct
 import sys
-import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import NoReturn
 
 from rota.guardian import linux, processes
 from rota.guardian.cgroups import Cgroups
+from rota.guardian.containers import Container, Ending, pidfd_of
 from rota.guardian.linux import BoottimeTimer, boottime
 
 SLACK_SECONDS = 0.1  # after the deadline, for the inner process, which can say why it ends all
 _OUTER_SECONDS = 1.0  # for the outer process to notice that all ended; then it is killed
 _PROCESSES_SECONDS = 5.0  # to kill what is below; longer only for what sleeps in the kernel
 _LEAVING_SECONDS = 3.0  # that the outer process waits for the keeper, which may stay behind
+
+_GIVING_UP_SECONDS = 600.0  # what an engine has not removed by then is swept at the next start
 
 _DEADLINE = struct.Struct("d")
 _LENGTH = struct.Struct("I")
@@ -68,16 +70,6 @@ _SLOTS_AT = (4096, 4096 + _SLOT_BYTES)
 _CURRENT_AT = _DEADLINE.size
 _MAX_MESSAGE = 1 << 16
 _DISMISSED = b""  # also what is read when the other end is closed
-
-
-@dataclass(frozen=True, slots=True)
-class Container:
-    """A container that must not outlive the lease."""
-
-    engine: str  # path of the API socket
-    name: str
-    noted_at: float  # boottime; its first process cannot be older
-    pid: int = 0  # of its first process, as seen from outside; 0: not known
 
 
 class Memory:
@@ -212,7 +204,7 @@ class _EndNow(Exception):
 
 
 class Keeper:
-    """One thread, one loop, until the end; then one thread for each container."""
+    """One thread, one loop."""
 
     def __init__(self, memory: Memory, cgroups: Cgroups, outer: int, *, is_namespace: bool) -> None:
         self._memory = memory
@@ -314,6 +306,7 @@ class Keeper:
         if not self._is_dismissed and not self._is_outer_awake(orders):
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._outer_fd, signal.SIGKILL)
+        _leave_standard_streams()
         ending.wait(boottime() + _GIVING_UP_SECONDS)
         if os.getppid() != self._outer:  # it removes them itself if it lives
             self._cgroups.remove()
@@ -349,89 +342,12 @@ class Keeper:
             linux.pause(0.002)
 
 
+def _leave_standard_streams() -> None:
+    """Whoever reads what the guardian says must not wait for an engine."""
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for stream in range(3):
+        os.dup2(null, stream)
+
+
 def _has_ended(pidfd: int) -> bool:
     return bool(select.select((pidfd,), (), (), 0)[0])
-
-
-_GIVING_UP_SECONDS = 600.0  # what an engine has not removed by then is swept at the next start
-_ANSWER_SECONDS = 30.0  # that an engine may take to remove a container
-_LONGEST_PAUSE = 2.0
-_REMOVED, _UNKNOWN = 204, 404
-_CLOCK_TICK = 0.02  # seconds: the kernel notes the begin of a process in hundredths
-
-
-class Ending:
-    """The end of containers, all at the same time."""
-
-    def __init__(self, containers: Iterable[Container], first: Mapping[str, int]) -> None:
-        self._containers = list(containers)
-        self._first = first  # pidfds of first processes, by name, as far as they are open
-        self._threads: list[threading.Thread] = []
-
-    def begin(self) -> None:
-        for container in self._containers:
-            kill_first_process(container, self._first.get(container.name))
-        for container in self._containers:
-            thread = threading.Thread(target=remove, args=(container,), daemon=True)
-            thread.start()
-            self._threads.append(thread)
-
-    def wait(self, end: float) -> None:
-        """Returns when they are gone, or at this boottime."""
-        for thread in self._threads:
-            thread.join(max(0.0, end - boottime()))
-
-
-def kill_first_process(container: Container, pidfd: int | None) -> None:
-    """Kills its pid 1 whatever its engine does; the kernel kills the rest of it."""
-    if pidfd is None:
-        pidfd = pidfd_of(container)
-    if pidfd is not None:
-        with contextlib.suppress(OSError):  # it is gone, or not ours to kill: the engine will
-            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-
-
-def pidfd_of(container: Container) -> int | None:
-    """Opens its first process; None when its pid is not known, or is another's.
-
-    An engine may live in another pid namespace than we, where the same pid is another process. So
-    it must be pid 1 of a deeper namespace, and not older than the container.
-    """
-    if not container.pid:
-        return None
-    with contextlib.suppress(OSError, ValueError):
-        pidfd = os.pidfd_open(container.pid)
-        numbers = processes.status_numbers(container.pid, "NSpid")
-        is_first = len(numbers) > 1 and numbers[-1] == 1
-        if is_first and processes.began(container.pid) >= container.noted_at - _CLOCK_TICK:
-            return pidfd
-        os.close(pidfd)
-    return None
-
-
-def remove(container: Container) -> None:
-    """Removes it through its engine, until that says that it is gone."""
-    end = boottime() + _GIVING_UP_SECONDS
-    pause, is_sure = 0.1, False
-    while boottime() < end:
-        status = 0
-        with contextlib.suppress(OSError, ValueError):
-            status = ask_to_remove(container)
-        if status == _REMOVED or (status == _UNKNOWN and is_sure):
-            return
-        # A request to create it may have been on its way: one look later it is there, or never.
-        is_sure = status == _UNKNOWN
-        linux.pause(pause)
-        pause = min(pause * 2, _LONGEST_PAUSE)
-
-
-def ask_to_remove(container: Container) -> int:
-    """The status of the engine's answer."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(_ANSWER_SECONDS)
-        connection.connect(container.engine)
-        target = f"/containers/{container.name}?force=1&v=1"
-        head = f"DELETE {target} HTTP/1.1\r\nHost: rota\r\nConnection: close\r\n\r\n"
-        connection.sendall(head.encode())
-        with connection.makefile("rb") as answer:
-            return int(answer.readline(_MAX_MESSAGE).split()[1])

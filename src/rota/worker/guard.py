@@ -57,7 +57,7 @@ class Guard:
         self._most = _MAX_BATCH
         self._incoming = bytearray(_MAX_MESSAGE)
         self._hello: asyncio.Future[str] = self._loop.create_future()
-        self._limits: asyncio.Future[dict[str, str]] = self._loop.create_future()
+        self._limits: asyncio.Future[dict[str, str]] | None = None  # None: not asked for yet
         self.gone: asyncio.Future[None] = self._loop.create_future()  # done: the guardian ended
         self._loop.add_reader(connection.fileno(), self._receive)
 
@@ -70,7 +70,8 @@ class Guard:
 
     async def limits(self) -> dict[str, str]:
         """Return why each limit of a confinement cannot be had; "" for one that can."""
-        if not self._limits.done():
+        if self._limits is None:
+            self._limits = self._loop.create_future()
             self.send({"do": "limits"})
         return await asyncio.shield(self._limits)
 
@@ -203,7 +204,7 @@ class Guard:
                     ),
                 )
             case "limits":
-                if not self._limits.done():
+                if self._limits is not None and not self._limits.done():
                     self._limits.set_result(message["offers"])
             case _:
                 pass  # error: nothing waits for it
