@@ -22,6 +22,7 @@ from rota.domain.jobfile.declarations import Shared, build_declarations, check_d
 from rota.domain.jobfile.fields import FILE, JOB
 from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.rules import check_job
+from rota.domain.jobfile.walls import OF_CONTAINERS, inheritable, misfits, settled
 from rota.domain.jobfile.sections import MapOf, Section
 from rota.domain.jobfile.text import At, Position, Report, parse_text
 from rota.domain.jobfile.uses import (
@@ -35,8 +36,10 @@ from rota.domain.jobfile.uses import (
     written_at,
 )
 from rota.domain.spec import DEFAULT_PROJECT, JobSpec, without_reserved
+from rota.domain.walls import LIMITS, WallDefaults
 
 NAMELESS_SET = "api"  # of new jobs that come without a file's name
+_NO_WALLS = WallDefaults()
 _MERGED = frozenset(row.name for row in JOB.fields if isinstance(row.kind, MapOf | Section))
 # Fields that the policy of a project may bound: where they stand is told with what is wrong.
 _BOUNDED = (
@@ -47,6 +50,13 @@ _BOUNDED = (
     ("retry",),
     ("retry", "attempts"),
     ("log_limit",),
+    ("isolation",),
+    ("network",),
+    ("run_as",),
+    ("limits",),
+    *(("limits", name) for name in LIMITS),
+    *((name,) for name in OF_CONTAINERS),
+    ("type",),
 )
 
 
@@ -183,7 +193,7 @@ def read_job(document: Mapping[str, object]) -> JobSpec:
     root = At.root(report)
     checked = _valid_fields(JOB, _without_reserved_env(document), root)
     if isinstance(document, Mapping):
-        check_job(checked, document, root.within(JOB.scope(document, root)))
+        check_job(checked, document, root.within(JOB.scope(document, root)), is_whole=True)
     report.raise_errors("the job")
     return build_job(checked)
 
@@ -220,7 +230,7 @@ def _merge(defaults: Document, job: Document, written: Mapping[str, object]) -> 
     """Merge the job over the defaults; mappings key by key. A field left empty takes no default."""
     inherited = {
         name: value
-        for name, value in defaults.items()
+        for name, value in inheritable(defaults, job).items()
         if name not in written or written[name] is not None
     }
     merged = inherited | dict(job)
@@ -229,28 +239,38 @@ def _merge(defaults: Document, job: Document, written: Mapping[str, object]) -> 
     return merged
 
 
-def with_defaults(file: JobFile, defaults: Mapping[str, Document]) -> JobFile:
+def with_defaults(
+    file: JobFile, defaults: Mapping[str, Document], walls: WallDefaults = _NO_WALLS
+) -> JobFile:
     """Return the file with what its jobs leave to their projects, whose defaults these are.
 
-    They stand below the defaults of the file. `Invalid` if a job cannot have them.
+    They stand below the defaults of the file; below all is the wall that the store gives.
+    `Invalid` if a job cannot have them.
     """
-    if not any(defaults.values()):
-        return file
     report = Report()
-    jobs = tuple(_inheriting(job, defaults.get(job.spec.project, {}), report) for job in file.jobs)
+    jobs = tuple(
+        _inheriting(job, defaults.get(job.spec.project, {}), walls, report) for job in file.jobs
+    )
     report.raise_errors("the job file")
     return replace(file, jobs=jobs)
 
 
-def _inheriting(entry: JobEntry, defaults: Document, report: Report) -> JobEntry:
-    merged = _merge(defaults, entry.document, dict.fromkeys(entry.emptied))
-    document = _in_table_order(merged)
+def _inheriting(
+    entry: JobEntry, defaults: Document, walls: WallDefaults, report: Report
+) -> JobEntry:
+    merged: Document = entry.document
+    if defaults:
+        merged = _merge(defaults, entry.document, dict.fromkeys(entry.emptied))
+    document = _in_table_order(settled(merged, walls, entry.emptied))
     if document == entry.document:
+        for misfit in misfits(document, f"job {entry.name}", is_whole=True):
+            path = tuple(map(str, misfit.path))
+            report.add(entry.problem_at(path, misfit.message, misfit.hint))
         return entry
     # No line of the file has what is inherited: the job is where it is told.
     position = entry.at.position if entry.at else Position(entry.line, 1)
     at = At(report, (entry.at.path if entry.at else "jobs",), f"job {entry.name}", None, position)
-    check_job(document, document, at)
+    check_job(document, document, at, is_whole=True)
     spec = build_job(document)
     own = {(type(use), use.name): use for use in entry.uses}
     uses = (own.get((type(use), use.name), use) for use in uses_of(spec, document, at))
