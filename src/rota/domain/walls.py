@@ -136,6 +136,16 @@ def _mounted(mount: Mount) -> str:
     return mount.source if mount.writable else mount.source + _READ_ONLY
 
 
+def is_mounted_below(mount: Mount, roots: Iterable[str]) -> bool:
+    """Return whether one of these roots is or contains what is mounted."""
+    wanted = PurePosixPath(mount.source)
+    return any(
+        wanted.is_relative_to(root.removesuffix(_READ_ONLY))
+        for root in roots
+        if not (mount.writable and root.endswith(_READ_ONLY))
+    )
+
+
 def missing(demands: Iterable[str], offered: Collection[str]) -> list[str]:
     """List the demands that offers do not meet; of a missing wall not what belongs to it."""
     lacks = [each for each in demands if each not in offered and not _is_below(each, offered)]
@@ -149,28 +159,23 @@ def _is_below(demand: str, offered: Collection[str]) -> bool:
     kind, _, name = demand.partition("/")
     if kind != OfferKind.MOUNT:
         return False
-    reads = name.endswith(_READ_ONLY)
-    wanted = PurePosixPath(name.removesuffix(_READ_ONLY))
+    mount = Mount(name.removesuffix(_READ_ONLY), "", writable=not name.endswith(_READ_ONLY))
     prefix = f"{OfferKind.MOUNT}/"
     roots = (each.removeprefix(prefix) for each in offered if each.startswith(prefix))
-    return any(
-        wanted.is_relative_to(root.removesuffix(_READ_ONLY))
-        for root in roots
-        if reads or not root.endswith(_READ_ONLY)
-    )
+    return is_mounted_below(mount, roots)
 
 
-_WALL_WORDS = {"process": "plain processes", "sandbox": "a sandbox", "container": "containers"}
+_WALL_WORDS = {"process": "plain processes", "sandbox": "sandbox", "container": "containers"}
 _NETWORK_WORDS = {
-    "none": "an empty network",
+    "none": "empty network",
     "outbound": "outbound network",
-    "host": "the worker's own network",
+    "host": "network of the host",
 }
 _INSIDE = {"sandbox": "in sandboxes", "container": "in containers"}
 
 
 def words_of(demand: str) -> str:
-    """Say a demand for the end of "missing …" or "worker w has no …"."""
+    """Say a demand for the end of "missing …", or of "worker w has no …"."""
     kind, _, name = demand.partition("/")
     match kind:
         case OfferKind.WALL:
@@ -179,16 +184,27 @@ def words_of(demand: str) -> str:
             wall, _, network = name.partition("/")
             return f"{_NETWORK_WORDS.get(network, network)} {_INSIDE.get(wall, wall)}"
         case OfferKind.LIMIT:
-            return f"a limit of {name.replace('_', ' ')}"
+            return f"limit of {name.replace('_', ' ')}"
         case OfferKind.RUN_AS:
-            return f"the user {name} (run_as)"
+            return f"user {name} (run_as)"
         case OfferKind.REGISTRY:
-            return f"a login for the registry {name}"
+            return f"login for registry {name}"
         case OfferKind.MOUNT:
             reads = name.endswith(_READ_ONLY)
-            return f"the mount {name.removesuffix(_READ_ONLY)}{'' if reads else ', writable'}"
+            return f"mount {name.removesuffix(_READ_ONLY)}{'' if reads else ', writable'}"
         case _:
             return demand
+
+
+_FIELDS = {OfferKind.WALL: "isolation", OfferKind.MOUNT: "mounts"}
+
+
+def field_of(demand: str) -> tuple[str, ...]:
+    """Return the field of the job file that makes a demand."""
+    kind, _, name = demand.partition("/")
+    if kind == OfferKind.LIMIT:
+        return "limits", name
+    return (_FIELDS.get(OfferKind(kind), kind),)
 
 
 def type_of(function: str, walls: Walls | None) -> JobType:

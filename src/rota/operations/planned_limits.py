@@ -26,6 +26,7 @@ from rota.domain.jobfile.uses import (
 )
 from rota.domain.keys import Declaration, Limit, Quota, Resource
 from rota.domain.resources import Vector
+from rota.domain.walls import demanded, field_of, missing, walls_of, words_of
 from rota.operations.calendars import PlannedCalendars
 from rota.operations.engine import Engine
 from rota.operations.limits import DeclarationChange, change_of
@@ -84,7 +85,9 @@ async def check_uses(
 
 async def _sessions(engine: Engine, file: JobFile) -> list[Session]:
     """Return the known workers, if any job demands something of them."""
-    is_asked = any(entry.needs or _takes_resources(entry) for entry in file.jobs)
+    is_asked = any(
+        entry.needs or _takes_resources(entry) or walls_of(entry.spec) for entry in file.jobs
+    )
     return await open_sessions(engine, _projects(file), alive_only=False) if is_asked else []
 
 
@@ -162,6 +165,20 @@ def _warnings(entry: JobEntry, known: Known, crew: Sequence[Session]) -> Iterato
     labels = [session.labels for session in crew]
     if needs and (warning := without_labels(needs, entry.spec.needs, pool, labels)):
         yield warning
+    if warning := _without_walls(entry, crew):
+        yield warning
+
+
+def _without_walls(entry: JobEntry, crew: Sequence[Session]) -> Problem | None:
+    """Return a warning if no known worker of the pool has the walls of a job."""
+    demands = demanded(walls_of(entry.spec))
+    lacks = [missing(demands, session.offered) for session in crew]
+    if not lacks or not all(lacks):
+        return None
+    least = min(lacks, key=len)
+    asked = ", ".join(map(words_of, least))
+    message = f"no worker of pool {entry.spec.pool} offers {asked}: runs will wait for one"
+    return replace(entry.problem_at(field_of(least[0]), message), warning=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from rota.domain.job import RunRules
 from rota.domain.policy import (
     Bounds,
     Policy,
-    barred_pools,
+    PoolUse,
     excess_of_priority,
     excesses,
     is_within,
@@ -108,8 +108,8 @@ def test_rules_of_an_earlier_release_do_not_tell_their_log_limit() -> None:
 def test_pools_that_were_given_to_others_are_barred_whatever_the_policy_allows() -> None:
     given = {"gpu": ["shop"], "old": ["gone"], "both": ["shop", "ops"]}
 
-    assert barred_pools(given, "shop") == ("old",)
-    assert barred_pools(given, "web") == ("both", "gpu", "old")
+    assert PoolUse(given).bounds("shop", Policy()).barred == ("old",)
+    assert PoolUse(given).bounds("web", Policy()).barred == ("both", "gpu", "old")
     [excess] = excesses(Bounds(Policy(pools=("gpu",)), ("gpu",)), job(pool="gpu"))
     assert excess.message == "pool gpu is not for this project"
 

@@ -20,8 +20,8 @@ from rota.domain.jobfile.fields import DEFAULTS, FILE, JOB, JOB_GROUPS
 from rota.domain.jobfile.kinds import Schema
 from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, SOURCE, STEP
 from rota.domain.jobfile.sections import Field, Section
-from rota.domain.jobfile.walls import MOUNT, RUN_LIMITS
 from rota.domain.jobfile.text import BOOLEAN, DECIMAL, FLOAT, NOT_FINITE, NULL, PREFIXED
+from rota.domain.jobfile.walls import MOUNT, RUN_LIMITS
 
 _NEVER_FOLD = 1 << 30
 # One pattern for all that reading would not take as text, whatever PyYAML's YAML 1.1 thinks.

@@ -22,7 +22,6 @@ from rota.domain.jobfile.declarations import Shared, build_declarations, check_d
 from rota.domain.jobfile.fields import FILE, JOB
 from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.rules import check_job
-from rota.domain.jobfile.walls import OF_CONTAINERS, inheritable, misfits, settled
 from rota.domain.jobfile.sections import MapOf, Section
 from rota.domain.jobfile.text import At, Position, Report, parse_text
 from rota.domain.jobfile.uses import (
@@ -35,7 +34,14 @@ from rota.domain.jobfile.uses import (
     uses_of,
     written_at,
 )
-from rota.domain.spec import DEFAULT_PROJECT, JobSpec, without_reserved
+from rota.domain.jobfile.walls import (
+    OF_CONTAINERS,
+    inheritable,
+    misfits,
+    settled,
+    with_walls,
+)
+from rota.domain.spec import DEFAULT_PROJECT, Isolation, JobSpec, without_reserved
 from rota.domain.walls import LIMITS, WallDefaults
 
 NAMELESS_SET = "api"  # of new jobs that come without a file's name
@@ -228,9 +234,11 @@ def _find_jobs(file: Document, written: Any, root: At, project: str) -> Iterator
 
 def _merge(defaults: Document, job: Document, written: Mapping[str, object]) -> dict[str, Any]:
     """Merge the job over the defaults; mappings key by key. A field left empty takes no default."""
+    is_plain = "isolation" in written and written["isolation"] is None
+    own = {**job, "isolation": Isolation.PROCESS} if is_plain else job
     inherited = {
         name: value
-        for name, value in inheritable(defaults, job).items()
+        for name, value in inheritable(defaults, own).items()
         if name not in written or written[name] is not None
     }
     merged = inherited | dict(job)
@@ -258,15 +266,12 @@ def with_defaults(
 def _inheriting(
     entry: JobEntry, defaults: Document, walls: WallDefaults, report: Report
 ) -> JobEntry:
-    merged: Document = entry.document
-    if defaults:
-        merged = _merge(defaults, entry.document, dict.fromkeys(entry.emptied))
+    if not defaults:
+        return _walled(entry, walls, report)
+    merged = _merge(defaults, entry.document, dict.fromkeys(entry.emptied))
     document = _in_table_order(settled(merged, walls, entry.emptied))
     if document == entry.document:
-        for misfit in misfits(document, f"job {entry.name}", is_whole=True):
-            path = tuple(map(str, misfit.path))
-            report.add(entry.problem_at(path, misfit.message, misfit.hint))
-        return entry
+        return _walled(entry, walls, report)
     # No line of the file has what is inherited: the job is where it is told.
     position = entry.at.position if entry.at else Position(entry.line, 1)
     at = At(report, (entry.at.path if entry.at else "jobs",), f"job {entry.name}", None, position)
@@ -285,6 +290,19 @@ def _inheriting(
         pool=replace(pool, name=spec.pool) if pool else None,
         calendars_at=_inherited_calendars(entry, document, position),
     )
+
+
+def _walled(entry: JobEntry, walls: WallDefaults, report: Report) -> JobEntry:
+    """Return a job with nothing but the walls of the store below it."""
+    document = settled(entry.document, walls, entry.emptied)
+    for misfit in misfits(document, f"job {entry.name}", is_whole=True):
+        path = tuple(map(str, misfit.path))
+        report.add(entry.problem_at(path, misfit.message, misfit.hint))
+    if document is entry.document:
+        return entry
+    document = _in_table_order(document)
+    # All but this was read with the file.
+    return replace(entry, document=document, spec=with_walls(entry.spec, document))
 
 
 def _inherited_calendars(entry: JobEntry, document: Document, position: Position) -> CalendarsAt:

@@ -14,8 +14,8 @@ from rota.domain.errors import Invalid, Problem, did_you_mean, quoted, shown
 from rota.domain.jobfile.build import Document, build_schedule
 from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.sections import MAX_ENV_BYTES, InputValue
-from rota.domain.jobfile.walls import check_walls, stated_wall
 from rota.domain.jobfile.text import At, Report, UnusableNumber, refuse_repeated, resolve
+from rota.domain.jobfile.walls import check_walls, stated_wall
 from rota.domain.quantities import parse_duration
 from rota.domain.resources import SLOTS
 from rota.domain.schedule import compile_schedule, warnings

@@ -331,7 +331,7 @@ FILE_ADVICE = Advice(
 )
 
 _OFTEN = 'how often runs start is limited under "rate_limits"'
-_EACH_RUN = 'what each run may take is limited on its job: jobs: [{limits: {memory: 512MiB}}]'
+_EACH_RUN = "what each run may take is limited on its job: jobs: [{limits: {memory: 512MiB}}]"
 
 _SHARED_BY_JOBS = _meaning(
     timezone="tz time_zone zone",
@@ -379,7 +379,7 @@ JOB_ADVICE = Advice(
     )
     | _saying(
         {
-            _A_STEP: "run command commands cmd script exec entrypoint shell bash tasks",
+            _A_STEP: "run commands cmd script exec entrypoint shell bash tasks",
             _INTERVAL: "interval every frequency",
         }
     ),

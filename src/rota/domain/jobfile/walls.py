@@ -9,7 +9,7 @@ plain process for ever: what the store's default adds is written into it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rota.domain.jobfile.kinds import (
@@ -31,6 +31,7 @@ from rota.domain.resources import UNIT, format_amount, parse_amount
 from rota.domain.spec import (
     Container,
     Isolation,
+    JobSpec,
     JobType,
     Mount,
     Network,
@@ -125,6 +126,8 @@ class Folder(Text):
         return path
 
 
+ROOT = Folder("an absolute path, with :ro behind it if it may only be read")
+
 RUN_LIMITS = Section(
     "run_limits",
     (
@@ -177,8 +180,8 @@ MOUNT = Section(
 _LIMITS_OF_RUN = Field(
     "limits",
     RUN_LIMITS,
-    "The most that a run may take of its machine; what it books of `cpu` and `memory`, unless "
-    "given. How often runs start is limited by `rate_limits`.",
+    "The most that a run may take of its machine; unless given what it books of `cpu` and "
+    "`memory`, where its worker can see to that.",
     examples=({"cpu": 2, "memory": "512MiB", "processes": 100},),
 )
 _RUN_AS = Field(
@@ -193,14 +196,14 @@ WALLS_OF_JOB = (
         "isolation",
         Choice(Isolation),
         "The wall between a run and its worker: a plain `process`, a `sandbox` that needs no "
-        "image, or a `container`. Unless given it is that of the project, else that of the "
-        "installation; functions are always processes.",
+        "image, or a `container`; unless given that of the project, else of the installation, and "
+        "functions are always processes.",
     ),
     Field(
         "network",
         NetworkChoice(),
         "The network behind a wall: `none` (or `false`), `outbound` (or `true`), which reaches "
-        "public addresses only, or the worker's own (`host`). A process has the worker's own.",
+        "public addresses only, or the worker's own (`host`), which a process always has.",
     ),
     _RUN_AS,
     _LIMITS_OF_RUN,
@@ -237,8 +240,7 @@ WALLS_OF_JOB = (
     Field(
         "user",
         _USER_INSIDE,
-        "The user inside the container.",
-        "65534",
+        "The user inside the container; 65534, unless given.",
         examples=("app", "1000:1000"),
     ),
 )
@@ -255,6 +257,7 @@ WALLS_OF_STEP = (
 )
 
 OF_CONTAINERS = ("image", "pull", "registry", "mounts", "command", "user")
+_A_STEP = "a command is a step: steps: [{run: COMMAND}]"
 _OF_STEPS = ("isolation", "network", "run_as", "limits")
 _NOT_OF_FUNCTIONS = (*_OF_STEPS, *OF_CONTAINERS)
 _NOT_OF_CONTAINERS = ("run_as", "source")
@@ -344,7 +347,9 @@ def misfits(document: Document, scope: str, *, is_whole: bool) -> Iterator[Misfi
 def _of_function(document: Document) -> Iterator[Misfit]:
     for name in _NOT_OF_FUNCTIONS:
         if name in document and document[name] != Isolation.PROCESS:
-            message = f'"{name}" does not go with type python: functions run in their worker\'s host'
+            message = (
+                f'"{name}" does not go with type python: functions run in their worker\'s host'
+            )
             yield Misfit((name,), message, "leave it out, or run a command with type shell")
 
 
@@ -365,7 +370,8 @@ def _of_no_container(document: Document, wall: Isolation | None) -> Iterator[Mis
     for name in OF_CONTAINERS:
         if name in document:
             message = f'"{name}" goes with isolation container only{instead}'
-            yield Misfit((name,), message, f"write isolation: container, or leave {name} out")
+            hint = f"write isolation: container, or leave {name} out"
+            yield Misfit((name,), message, _A_STEP if name == "command" else hint)
 
 
 def _of_container(document: Document, scope: str, *, is_whole: bool) -> Iterator[Misfit]:
@@ -445,21 +451,31 @@ def build_walls(document: Document) -> dict[str, Any]:
 
 
 def build_step_walls(step: Document, job: Document) -> dict[str, Any]:
-    """Return the fields of a step that are about walls; None, which it leaves out, is the job's."""
-    given: dict[str, Any] = {}
-    if "isolation" in step:
-        given["isolation"] = wall = Isolation(step["isolation"])
-        if wall is Isolation.PROCESS:
-            given["network"] = Network.HOST
-        elif (stated_wall(job) or Isolation.PROCESS) is Isolation.PROCESS:
-            given["network"] = Network.NONE  # the job's is the worker's own
-    if "network" in step:
-        given["network"] = Network(step["network"])
-    if "run_as" in step:
-        given["run_as"] = step["run_as"]
-    if "limits" in step:
-        given["limits"] = build_limits(step["limits"])
-    return given
+    """Return the fields of a step that are about walls, all of them; None is the job's."""
+    wall = Isolation(step["isolation"]) if "isolation" in step else None
+    network = Network(step["network"]) if "network" in step else None
+    if network is None and wall is Isolation.PROCESS:
+        network = Network.HOST
+    elif network is None and wall is not None and not _is_walled(job):
+        network = Network.NONE  # the job's is the worker's own
+    limits = step.get("limits")
+    return {
+        "isolation": wall,
+        "network": network,
+        "run_as": step.get("run_as"),
+        "limits": None if limits is None else build_limits(limits),
+    }
+
+
+def _is_walled(document: Document) -> bool:
+    return stated_wall(document) not in (None, Isolation.PROCESS)
+
+
+def with_walls(spec: JobSpec, document: Document) -> JobSpec:
+    """Return a spec with the walls of its document, of which all else was read before."""
+    walls = (build_step_walls(step, document) for step in document.get("steps", ()))
+    steps = (replace(step, **given) for step, given in zip(spec.steps, walls, strict=True))
+    return replace(spec, steps=tuple(steps), **build_walls(document))
 
 
 def build_limits(document: Document) -> RunLimits:
