@@ -38,13 +38,9 @@ def named(row: Row) -> str:
     return f"{row[0].title or 'file'}.{row[1].name}"
 
 
-def document_with(section: Section, name: str, value: object) -> dict[str, object]:
-    """A job in which the field of the section has the value."""
+def walled_document_with(section: Section, name: str, value: object) -> dict[str, object] | None:
+    """A job whose wall can have the field; None: any can."""
     scheduled = job(schedule="1m")
-    if section is JOB and name == "function":
-        return job(type="python", function=value, steps=None)
-    if section is JOB and name == "type" and value == "python":
-        return job(type="python", function="f", steps=None)
     if section is JOB and name in OF_CONTAINERS:
         steps = None if name == "command" else [{"run": "true"}]
         return job(isolation="container", image="app", steps=steps) | {name: value}
@@ -57,6 +53,18 @@ def document_with(section: Section, name: str, value: object) -> dict[str, objec
     if section is MOUNT:
         mount = {"source": "/srv", "target": "/srv"} | {name: value}
         return job(isolation="container", image="app", mounts=[mount])
+    return None
+
+
+def document_with(section: Section, name: str, value: object) -> dict[str, object]:
+    """A job in which the field of the section has the value."""
+    scheduled = job(schedule="1m")
+    if section is JOB and name == "function":
+        return job(type="python", function=value, steps=None)
+    if section is JOB and name == "type" and value == "python":
+        return job(type="python", function="f", steps=None)
+    if walled := walled_document_with(section, name, value):
+        return walled
     if section is JOB:
         return scheduled | {name: value}
     if section is STEP:

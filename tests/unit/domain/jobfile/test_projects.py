@@ -82,7 +82,7 @@ def test_a_policy_tells_which_walls_jobs_may_have() -> None:
     ("document", "message"),
     [
         ({"isolation": ["vm"]}, "isolation[0] must be process, sandbox or container"),
-        ({"isolation": "sandbox"}, "write [sandbox]"),
+        ({"isolation": "sandbox"}, 'write ["sandbox"]'),
         ({"run_as": ["a b"]}, "run_as[0] must be the name of a user"),
         ({"limits": {"memory": 5}}, "memory must be a size"),
         ({"registries": ["a/b"]}, "registries[0] must be the host of a registry"),

@@ -32,12 +32,12 @@ def function(**fields: object) -> dict[str, object]:
     return job(type="python", function="send", steps=None, **fields)
 
 
-def errors_in(*jobs: Mapping[str, object], **file: object) -> list[str]:
+def errors_in(*jobs: dict[str, object], **file: object) -> list[str]:
     return [problem.message for problem in problems_in(file_of(*jobs, **file))]
 
 
 def applied(
-    one: Mapping[str, object],
+    one: dict[str, object],
     project: Mapping[str, Any] | None = None,
     store: WallDefaults = NEW_CLUSTER,
     **file: object,
@@ -196,9 +196,7 @@ CONTAINER = {"isolation": "container", "image": "app:1"}
     ids=str,
 )
 def test_what_does_not_go_together_is_refused(fields: dict[str, object], message: str) -> None:
-    errors = [
-        error for error in errors_in(job(**fields)) if "image" in message or "no " not in error
-    ]
+    errors = errors_in(job(**fields))
 
     assert any(message in error for error in errors), errors
 
