@@ -89,7 +89,6 @@ CALLS: list[Call[Any]] = [
     Client.list_pools(),
     Client.get_pool("n"),
     Client.put_pool("n", ["a"]),
-    Client.put_pool("n", private=True),
     Client.get_defaults(),
     Client.change_defaults(isolation="process", network="none"),
     Client.list_roles("n"),
