@@ -273,9 +273,14 @@ def create(
             name, title=said.title or "", policy=said.policy(), defaults=said.defaults()
         )
         made = ask(client, call)
+        pools = ask_all(client, Client.list_pools()).items
+    closed = [pool.name for pool in pools if pool.workers and pool.refuses_processes]
 
     def page(terminal: Terminal, project: Project) -> None:
         terminal.tell(inert(f"created project {project.name}: {_policy(project)}"))
+        if closed:
+            shared = f"several projects use {', '.join(closed)}: no plain process may run there"
+            terminal.tell(inert(f"{shared}; give a pool to one: rota pool set POOL --project NAME"))
         hint = f"rota role grant PRINCIPAL admin --project {project.name}"
         terminal.tell(inert(f"give somebody a role in it: {hint}"))
 
@@ -392,7 +397,10 @@ def set_pool(
     shared: Annotated[bool, Parameter(negative=(), help="All projects may use it.")] = False,
     private: Annotated[
         bool | None,
-        Parameter(help="Keep plain processes out while several projects may use it."),
+        Parameter(
+            negative="--no-private",
+            help="Keep plain processes out while several projects may use it.",
+        ),
     ] = None,
     giving: Giving = GIVING,
 ) -> None:

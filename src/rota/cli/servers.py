@@ -176,9 +176,13 @@ def defaults(
         if isolation is None and network is None:
             found = ask(client, Client.get_defaults())
         elif writing.dry_run:
-            named = (("isolation", isolation), ("network", network))
-            changes = ", ".join(f"{name} {value}" for name, value in named if value)
-            writing.rehearse(f"would make {changes} the default")
+            present = client.get_defaults()
+            named = {"isolation": isolation, "network": network}
+            wanted = {name: value for name, value in named.items() if value}
+            words = ", ".join(f"{name} {value}" for name, value in wanted.items())
+            changes = any(getattr(present, name) != value for name, value in wanted.items())
+            what = f"would make {words} the default" if changes else f"{words} is the default"
+            writing.rehearse(what, changes=changes)
         else:
             found = ask(client, Client.change_defaults(isolation=isolation, network=network))
     print_one(writing, found, name=lambda shown: shown.isolation, page=write_defaults)
