@@ -1,10 +1,9 @@
-"""Runs that ask for walls, workers that offer them, and pools that keep plain processes out."""
+"""Walls of jobs that ask for none, and pools that keep plain processes out."""
 
 from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import asyncpg
 import pytest
 
 from rota.domain.policy import Policy
-from rota.domain.resources import UNIT
 from rota.domain.spec import Isolation, Network
 from rota.domain.states import RunState
 from rota.domain.walls import NEW_CLUSTER, NEW_MACHINE, WallDefaults, Walls
@@ -22,7 +20,7 @@ from rota.ports.work import Offer
 from rota.store.postgres.opening import open_postgres
 from rota.store.sqlite.opening import open_sqlite
 from rota.store.store import SqlStore
-from testkit.builders import MINUTE, Scene, hello
+from testkit.builders import Scene
 from testkit.clock import FakeTicker
 from testkit.new_stores import open_new_sqlite
 from testkit.servers.postgres import PostgresServer
@@ -34,61 +32,6 @@ NO_SANDBOX = (Offer("wall", "process"), Offer("wall", "sandbox", "bubblewrap is 
 BEHIND = Walls(isolation=(Isolation.SANDBOX,), network=("sandbox/none",))
 WALLED: dict[str, Any] = {"walls": BEHIND}
 LEASE = timedelta(seconds=30)
-
-
-class TestMatching:
-    async def test_a_run_waits_for_a_worker_with_its_wall(self, scene: Scene) -> None:
-        old = await scene.worker("old")
-        await scene.worker("plain", offers=NO_SANDBOX)
-        [run] = await scene.trigger(await scene.job(**WALLED))
-
-        [reason] = (await scene.show(run)).reasons
-        assert await scene.claim(old) == []
-        able = await scene.worker("able", offers=SANDBOX)
-        await scene.store.release_fitting(100)
-        await scene.release()
-
-        assert reason.gate == "worker"
-        assert reason.message.endswith("could ever take it: missing sandbox")
-        assert await scene.claim(old) == []
-        assert [work.run for work in await scene.claim(able)] == [run]
-
-    async def test_a_limit_that_no_worker_can_keep_is_waited_for(self, scene: Scene) -> None:
-        await scene.worker("able", offers=SANDBOX)
-        [run] = await scene.trigger(
-            await scene.job(walls=replace(BEHIND, limited=("memory", "disk")))
-        )
-
-        [reason] = (await scene.show(run)).reasons
-
-        assert reason.message.endswith("missing limit of disk")
-
-    async def test_a_plain_process_asks_for_nothing(self, scene: Scene) -> None:
-        old = await scene.worker("old")
-        [run] = await scene.trigger(await scene.job())
-
-        assert [work.run for work in await scene.claim(old)] == [run]
-
-    async def test_a_run_that_asks_for_room_is_left_only_to_whom_it_fits(
-        self, scene: Scene
-    ) -> None:
-        """The other one has less left over, but no sandbox."""
-        big = await scene.worker("big", resources={"cpu": 8 * UNIT}, offers=SANDBOX)
-        await scene.worker("small", resources={"cpu": UNIT}, offers=NO_SANDBOX)
-        [run] = await scene.trigger(await scene.job(**WALLED, resources={"cpu": UNIT}))
-
-        assert [work.run for work in await scene.claim(big)] == [run]
-
-    async def test_offers_are_those_of_the_latest_hello(self, scene: Scene) -> None:
-        session = await scene.worker("able", offers=NO_SANDBOX)
-        [run] = await scene.trigger(await scene.job(**WALLED))
-        back = hello("able", offers=SANDBOX, resumes=session)
-        await scene.store.resume(back, "s", None)
-        await scene.store.release_fitting(100)
-        await scene.release()
-
-        assert await scene.state(run) is RunState.QUEUED
-        assert [work.run for work in await scene.claim(session, stream=2)] == [run]
 
 
 async def pools(scene: Scene) -> dict[str, Pool]:
@@ -266,12 +209,3 @@ class TestMigration:
         store = await open_postgres(address, clock=clock)
         await self.goes_on(store, clock)
         await store.close()
-
-
-async def test_what_only_another_pool_offers_is_waited_for(scene: Scene) -> None:
-    await scene.worker("able", pool="gpu", offers=SANDBOX)
-    await scene.worker("plain")
-    [run] = await scene.trigger(await scene.job(**WALLED))
-    scene.advance(MINUTE)
-
-    assert await scene.state(run) is RunState.BLOCKED
