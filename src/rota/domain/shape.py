@@ -105,7 +105,8 @@ def unmet(
     ]
     if demand.function and demand.function not in functions:
         lacks.append(f"function {demand.function}")
-    lacks += map(words_of, missing(demand.offers, offers))
+    if demand.offers:
+        lacks += map(words_of, missing(demand.offers, offers))
     if capacity is not None:
         lacks += [
             f"{format_amount(name, demand.resources[name])} {name}"

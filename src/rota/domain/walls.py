@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from pathlib import PurePosixPath
 
 from rota.domain.spec import (
     NO_LIMITS,
@@ -138,9 +137,9 @@ def _mounted(mount: Mount) -> str:
 
 def is_mounted_below(mount: Mount, roots: Iterable[str]) -> bool:
     """Return whether one of these roots is or contains what is mounted."""
-    wanted = PurePosixPath(mount.source)
+    inside = f"{mount.source.rstrip('/')}/"
     return any(
-        wanted.is_relative_to(root.removesuffix(_READ_ONLY))
+        inside.startswith(f"{root.removesuffix(_READ_ONLY).rstrip('/')}/")
         for root in roots
         if not (mount.writable and root.endswith(_READ_ONLY))
     )

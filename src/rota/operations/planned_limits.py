@@ -26,11 +26,12 @@ from rota.domain.jobfile.uses import (
 )
 from rota.domain.keys import Declaration, Limit, Quota, Resource
 from rota.domain.resources import Vector
-from rota.domain.walls import demanded, field_of, missing, walls_of, words_of
+from rota.domain.walls import walls_of
 from rota.operations.calendars import PlannedCalendars
 from rota.operations.engine import Engine
 from rota.operations.limits import DeclarationChange, change_of
 from rota.operations.tenants import open_sessions
+from rota.operations.walls import without_walls
 from rota.ports.records import Declared, JobQuery, Session
 
 _MOST_MEANT = 1_000  # names that a wrong one is compared with
@@ -165,20 +166,8 @@ def _warnings(entry: JobEntry, known: Known, crew: Sequence[Session]) -> Iterato
     labels = [session.labels for session in crew]
     if needs and (warning := without_labels(needs, entry.spec.needs, pool, labels)):
         yield warning
-    if warning := _without_walls(entry, crew):
+    if warning := without_walls(entry, crew):
         yield warning
-
-
-def _without_walls(entry: JobEntry, crew: Sequence[Session]) -> Problem | None:
-    """Return a warning if no known worker of the pool has the walls of a job."""
-    demands = demanded(walls_of(entry.spec))
-    lacks = [missing(demands, session.offered) for session in crew]
-    if not lacks or not all(lacks):
-        return None
-    least = min(lacks, key=len)
-    asked = ", ".join(map(words_of, least))
-    message = f"no worker of pool {entry.spec.pool} offers {asked}: runs will wait for one"
-    return replace(entry.problem_at(field_of(least[0]), message), warning=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,29 @@
-"""Walls that a run asks for, and the workers that do not have them: in words, and why."""
+"""Walls that jobs ask for and workers do not have: which, and why, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from rota.domain.errors import Problem
+from rota.domain.jobfile import JobEntry
 from rota.domain.shape import demand_of, unmet
-from rota.domain.walls import missing, words_of
+from rota.domain.walls import demanded, field_of, missing, walls_of, words_of
 from rota.ports.records import Session
 
 _SHOWN = 3  # of sorts of workers, and of workers of one sort
+
+
+def without_walls(entry: JobEntry, crew: Sequence[Session]) -> Problem | None:
+    """Return a warning if no known worker of the pool has the walls of a job."""
+    demands = demanded(walls_of(entry.spec))
+    lacks = [missing(demands, session.offered) for session in crew]
+    if not lacks or not all(lacks):
+        return None
+    least = min(lacks, key=len)
+    asked = ", ".join(map(words_of, least))
+    message = f"no worker of pool {entry.spec.pool} offers {asked}: runs will wait for one"
+    return replace(entry.problem_at(field_of(least[0]), message), warning=True)
 
 
 def lacks_of(shape: str, crew: Sequence[Session]) -> list[str]:

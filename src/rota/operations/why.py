@@ -187,8 +187,8 @@ async def see_run(engine: Engine, run: Run) -> Run:
     """Return a run in the state that people see."""
     if run.state is not RunState.QUEUED:
         return run
-    [seen] = await _seen(engine, [run], await engine.store.served_pools())
-    return seen
+    pools = await engine.store.seen_pools(run.project, run.pool)
+    return run if pools.is_served else see(run, pools.others)
 
 
 async def _seen(engine: Engine, runs: Sequence[Run], served: frozenset[str]) -> list[Run]:

@@ -263,6 +263,14 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
+class SeenPools:
+    """Pools as a run of a project is seen by: no worker may serve its own."""
+
+    is_served: bool  # the pool of the run
+    others: frozenset[str]  # with workers, and open to the project: named to help
+
+
+@dataclass(frozen=True, slots=True)
 class Heartbeat:
     """Number of renewals of a live session."""
 

@@ -435,6 +435,21 @@ def check_walls(document: Document, at: At, *, is_whole: bool) -> None:
         (place.refuse_key if misfit.is_key else place.refuse)(misfit.message, misfit.hint)
 
 
+def shown_walls(document: Document) -> dict[str, Any]:
+    """Return what a stored document says of walls, for people; whatever release wrote it."""
+    is_container = document.get("type") == JobType.CONTAINER
+    written = document.get("isolation") or str(Isolation.PROCESS)
+    wall = str(Isolation.CONTAINER) if is_container else written
+    usual = Network.HOST if wall == Isolation.PROCESS else Network.NONE
+    return {
+        "isolation": wall,
+        "network": document.get("network") or str(usual),
+        "run_as": document.get("run_as") or "",
+        "limits": document.get("limits") or {},
+        "image": document.get("image") or "",
+    }
+
+
 def build_walls(document: Document) -> dict[str, Any]:
     """Return the fields of a spec that are about walls."""
     wall = stated_wall(document) or Isolation.PROCESS
