@@ -170,7 +170,7 @@ class WalledRota(RotaUp):
             "ROTA_TEST_HIDDEN": " ".join(hidden),
             "CANARY": "the-worker's-own-variable",
         }
-        super().__init__(folder / "home", environ=environ, **settings)
+        super().__init__(folder / "home", (), environ, **settings)
         self.network = network
 
     def _open(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
