@@ -21,7 +21,7 @@ from rota.walls import seccomp
 from rota.walls.enclosing import Output, Walls, WallUnavailable, account_of
 from rota.walls.network import Talk
 
-_PLACES = f"{os.defpath}:/usr/local/bin:/usr/sbin:/sbin"
+_PLACES = "/usr/bin:/usr/local/bin:/bin:/usr/sbin:/sbin"  # not the PATH of whoever starts it
 _OLDEST_BWRAP = (0, 8, 0)  # the first with --disable-userns
 _OLDEST_SLIRP = (1, 0, 1)
 _OLDEST_LIBSLIRP = (4, 6, 1)  # before it packets could make it write where it must not

@@ -170,7 +170,7 @@ class TestSteps:
             "exec sleep 1021", "sleep\0001021", env={"LD_PRELOAD": "/no/evil-library"}
         )
         monitors = [
-            pid for pid in processes_of("bwrap") if cmdline(pid).startswith(b"/usr/bin/bwrap")
+            pid for pid in processes_of("bwrap") if cmdline(pid).split(b"\0")[0].endswith(b"bwrap")
         ]
         environs = [Path(f"/proc/{pid}/environ").read_bytes() for pid in monitors]
         liberal.finish(run)

@@ -135,7 +135,7 @@ async def test_folder_is_private(scene: Scene) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 class TestRooms:
-    """Folders whose jobs are other users than the worker, which is root and reads what they tell."""
+    """Folders of jobs that are other users than the worker, which is root and reads them."""
 
     def folder(self, tmp_path: Path) -> RoomFolder:
         room = Rooms(tmp_path / "rooms", range(70_000, 70_001), may_mount=False).take()
