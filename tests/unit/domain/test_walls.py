@@ -72,8 +72,8 @@ def test_a_container_asks_for_its_login_and_mounts() -> None:
         "wall/container",
         "network/container/none",
         "registry/team",
-        "mount//srv:ro",
-        "mount//out",
+        "mount//srv",
+        "mount//out:rw",
     ]
 
 
@@ -117,9 +117,9 @@ def test_of_a_missing_wall_its_network_is_not_told(offers: set[str], lacks: list
     ("source", "is_writable", "roots", "is_there"),
     [
         ("/srv/models", False, {"mount//srv/models"}, True),
-        ("/srv/models/a", True, {"mount//srv/models"}, True),
-        ("/srv/models", False, {"mount//srv:ro"}, True),
-        ("/srv/models", True, {"mount//srv:ro"}, False),
+        ("/srv/models/a", True, {"mount//srv/models:rw"}, True),
+        ("/srv/models", False, {"mount//srv:rw"}, True),
+        ("/srv/models", True, {"mount//srv"}, False),
         ("/srv/models2", False, {"mount//srv/models"}, False),
         ("/srv", False, {"mount//srv/models"}, False),
         ("/srv", False, set(), False),
@@ -160,8 +160,8 @@ def test_what_a_worker_lacks_is_told_in_words() -> None:
         ("limit/memory", "limit of memory", ("limits", "memory")),
         ("run_as/ann", "user ann (run_as)", ("run_as",)),
         ("registry/team", "login for registry team", ("registry",)),
-        ("mount//srv:ro", "mount /srv", ("mounts",)),
-        ("mount//srv", "mount /srv, writable", ("mounts",)),
+        ("mount//srv", "mount /srv", ("mounts",)),
+        ("mount//srv:rw", "mount /srv, writable", ("mounts",)),
     ],
 )
 def test_a_demand_has_words_and_a_field(demand: str, words: str, field: tuple[str, ...]) -> None:
