@@ -48,8 +48,9 @@ class Network:
         self._stack.callback(os.close, self._here)
         self.machine, machine = self._namespace()
         self.world, world = self._namespace()
-        _ip("link", "add", "rota-m", "netns", machine, "type", "veth", "peer", "rota-w")
-        _ip("link", "set", "rota-w", "netns", world)
+        # From inside: in our own namespace, a second test may use the same name.
+        peer = ("peer", "name", "rota-w", "netns", world)
+        self._in(machine, "link", "add", "rota-m", "type", "veth", *peer)
         self._in(machine, "link", "set", "lo", "up")
         self._in(machine, "addr", "add", f"{OWN}/24", "dev", "rota-m")
         self._in(machine, "addr", "add", f"{OWN_PUBLIC}/32", "dev", "lo")
@@ -66,6 +67,11 @@ class Network:
             self._listen(self.machine, address)
         self._listen(self.machine, "\0rota-abstract")
         return self
+
+    @property
+    def inode(self) -> int:
+        """Return what tells processes of the machine from all others."""
+        return os.fstat(self.machine).st_ino
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
@@ -125,10 +131,6 @@ def _enter(namespace: int) -> None:
     if _libc.setns(namespace, _CLONE_NEWNET):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-
-
-def _ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -20,6 +22,11 @@ from tests.system.jobs import apply, job, log_of, settle
 
 PROGRAMS = ("bwrap", "slirp4netns", "ip", "nsenter", "unshare", "setpriv", "perl")
 USERS = {"root": 0, "somebody": SOMEBODY}
+
+
+def seconds() -> str:
+    """A time to sleep that nobody else on this machine sleeps: so the process is found by it."""
+    return str(10**9 + secrets.randbelow(10**9))
 
 
 @dataclass
@@ -89,9 +96,7 @@ def builder(stack: ExitStack) -> Build:
     """Return what builds machines, which are taken down with the stack."""
 
     def build(user: int = 0, **settings: object) -> Machine:
-        bound = Path(f"/var/tmp/rota-bound-{os.getpid()}-{user}")
-        shutil.rmtree(bound, ignore_errors=True)
-        bound.mkdir()
+        bound = Path(tempfile.mkdtemp(prefix="rota-bound-", dir="/var/tmp"))
         stack.callback(shutil.rmtree, bound, ignore_errors=True)
         bound.chmod(0o777)
         told: dict[str, Any] = {"slots": "6", "sandbox_binds": f"{bound}:rw"} | settings

@@ -9,7 +9,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from testkit.processes import processes_of
 from testkit.waiting import eventually
 from testkit.walled import INTERNET, METADATA, OWN, OWN_PUBLIC, PRIVATE
 from tests.system.jobs import execute, settle
-from tests.system.walls.conftest import Machine
+from tests.system.walls.conftest import Machine, seconds
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -35,15 +35,13 @@ def pattern(text: str) -> str:
 class TestFiles:
     """X1: what is not the job's own is not there to be read or written."""
 
-    def look_everywhere(self, found: str) -> str:
+    def look(self, found: str, places: str = "/etc /home /job /run /srv /var/tmp") -> str:
         return f"""
             grep -rsaoh --devices=skip -e '{pattern(found)}' \
-              /etc /home /job /run /srv /var/tmp {" ".join(self.more)} \
+              {places} \
               /proc/[0-9]*/environ /proc/[0-9]*/cmdline /proc/[0-9]*/cwd/own | sort -u
             cat /etc/shadow /proc/1/root/etc/shadow /proc/[0-9]*/root/etc/shadow; exit 0
         """
-
-    more: tuple[str, ...] = ()
 
     @pytest.fixture
     def canary(self, machine: Machine) -> Iterator[str]:
@@ -56,8 +54,9 @@ class TestFiles:
         kept.write_text(text)
         kept.chmod(0o600)
         os.chown(kept, machine.user, machine.user)
-        own = f"echo {text} | tee own $HOME/own $TMPDIR/own /run/rota/own; exec sleep 1001"
-        other = machine.start_and_wait(own, "sleep\0001001", env={"MY": text})
+        mark = seconds()
+        own = f"echo {text} | tee own $HOME/own $TMPDIR/own /run/rota/own; exec sleep {mark}"
+        other = machine.start_and_wait(own, f"sleep\0{mark}", env={"MY": text})
         yield text
         machine.finish(other)
         secret.unlink()
@@ -66,7 +65,7 @@ class TestFiles:
     def test_secrets_of_the_machine_and_of_others_are_not_found(
         self, machine: Machine, canary: str
     ) -> None:
-        run = machine.run(self.look_everywhere(canary))
+        run = machine.run(self.look(canary))
 
         printed = machine.printed(run)
         assert canary not in printed
@@ -74,8 +73,8 @@ class TestFiles:
         assert "worker's-own" not in printed
 
     def test_the_attack_finds_them_without_a_sandbox(self, machine: Machine, canary: str) -> None:
-        self.more = (str(machine.rota.home),)
-        run = machine.run(self.look_everywhere(canary), isolation="process")
+        script = self.look(canary, str(machine.rota.home))
+        run = machine.run(script, isolation="process")
 
         assert canary in machine.printed(run)
 
@@ -149,7 +148,7 @@ class TestProcesses:
     """X2: others are neither seen nor signalled, and nothing survives."""
 
     def test_all_signals_reach_only_its_own(self, machine: Machine) -> None:
-        with resting(machine, "1002") as neighbour:
+        with resting(machine) as neighbour:
             run = machine.run("""
                 for pid in $(seq 1 300); do [ $pid = $$ ] || kill -9 $pid 2>/dev/null || true; done
                 ls /proc | grep -c '^[0-9]'
@@ -161,7 +160,7 @@ class TestProcesses:
 
     @pytest.mark.parametrize("end", ["its own", "cancel", "timeout"])
     def test_nothing_survives_the_end_of_its_run(self, machine: Machine, end: str) -> None:
-        mark = str(secrets.randbelow(10**9) + 10**9)
+        mark = seconds()
         daemons = f"""
             for i in 1 2 3; do
               (setsid sh -c 'trap "" TERM HUP INT; (setsid sleep {mark} &) ; sleep {mark}' &)
@@ -183,20 +182,22 @@ class TestProcesses:
         machine.assert_nothing_is_left(mark)
 
     def test_a_job_that_is_cancelled_has_its_grace(self, machine: Machine) -> None:
+        mark = f"sleep\0{seconds()}"
         run = machine.start_and_wait(
-            "trap 'sleep 0.3; echo tidied; exit 0' TERM; sleep 1003 & wait", "sleep\0001003"
+            f"trap 'sleep 0.3; echo tidied; exit 0' TERM; {mark.replace(chr(0), ' ')} & wait", mark
         )
 
         ended = machine.finish(run)
 
         assert ended.state == "CANCELLED"
         assert "tidied" in machine.printed(run)
-        machine.assert_nothing_is_left("sleep\0001003")
+        machine.assert_nothing_is_left(mark)
 
 
 @contextmanager
-def resting(machine: Machine, mark: str, **fields: object) -> Iterator[int]:
+def resting(machine: Machine, **fields: object) -> Iterator[int]:
     """The pid, as the outside sees it, of a job that sleeps."""
+    mark = seconds()
     run = machine.start_and_wait(f"exec sleep {mark}", f"sleep\0{mark}", **fields)
     try:
         yield machine.rota.inside(f"sleep\0{mark}")
@@ -250,7 +251,7 @@ class TestPrivileges:
     """X3: nothing that a job has, is or inherits gives it a right outside."""
 
     def test_it_is_nobody_outside(self, machine: Machine) -> None:
-        with resting(machine, "1004") as pid:
+        with resting(machine) as pid:
             facts = status_of(pid)
 
             uids = {int(uid) for uid in facts["Uid"].split()}
@@ -266,17 +267,17 @@ class TestPrivileges:
     def test_two_jobs_are_not_the_same_nobody(self, machine: Machine) -> None:
         if not machine.is_root:
             pytest.skip("a worker that is not root has one user only, as the table says")
-        with resting(machine, "1005") as one, resting(machine, "1006") as other:
+        with resting(machine) as one, resting(machine) as other:
             assert owner_of(one) != owner_of(other)
 
     def test_all_its_namespaces_are_its_own(self, machine: Machine) -> None:
-        with resting(machine, "1007") as one, resting(machine, "1008") as other:
+        with resting(machine) as one, resting(machine) as other:
             for name in ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts"):
                 spaces = {link(pid, f"ns/{name}") for pid in (one, other, "self")}
                 assert len(spaces) == 3, name
 
     def test_it_inherits_nothing_but_its_output(self, machine: Machine) -> None:
-        with resting(machine, "1009", network="outbound") as pid:
+        with resting(machine, network="outbound") as pid:
             files = {int(path.name): path.readlink() for path in Path(f"/proc/{pid}/fd").iterdir()}
 
             assert files.keys() == {0, 1, 2}
@@ -374,24 +375,25 @@ class TestNetwork:
         machine.rota.client.cancel_run(run.id)
 
     def test_a_step_whose_network_is_gone_is_ended(self, machine: Machine) -> None:
-        run = machine.start_and_wait("exec sleep 1010", "sleep\0001010", network="outbound")
-        [helper] = [pid for pid in processes_of("slirp4netns") if is_helper(pid)]
+        mark = seconds()
+        run = machine.start_and_wait(f"exec sleep {mark}", f"sleep\0{mark}", network="outbound")
+        [helper] = helpers(machine)
 
         os.kill(helper, 9)
 
         ended = settle(machine.rota.client, run)
         assert ended.state == "FAILED"
         assert "slirp4netns was killed by signal 9" in ended.message
-        machine.assert_nothing_is_left("sleep\0001010")
+        machine.assert_nothing_is_left(f"sleep\0{mark}")
 
     def test_helpers_end_with_their_steps(self, machine: Machine) -> None:
         machine.run("true", network="outbound")
 
-        eventually(lambda: not [pid for pid in processes_of("slirp4netns") if is_helper(pid)])
+        eventually(lambda: not helpers(machine))
 
     def test_helper_is_not_root(self, machine: Machine) -> None:
-        with resting(machine, "1011", network="outbound"):
-            [helper] = [pid for pid in processes_of("slirp4netns") if is_helper(pid)]
+        with resting(machine, network="outbound"):
+            [helper] = helpers(machine)
 
             facts = status_of(helper)
 
@@ -399,11 +401,15 @@ class TestNetwork:
         assert facts["CapEff"] == "0" * 16
 
 
-def is_helper(pid: int) -> bool:
-    try:
-        return link(pid, "exe").endswith("slirp4netns")
-    except OSError:
-        return False
+def helpers(machine: Machine) -> list[int]:
+    """Processes that keep networks of this machine's steps open."""
+    found = []
+    for pid in processes_of("slirp4netns"):
+        with suppress(OSError):
+            is_here = Path(f"/proc/{pid}/ns/net").stat().st_ino == machine.network.inode
+            if is_here and link(pid, "exe").endswith("slirp4netns"):
+                found.append(pid)
+    return found
 
 
 class TestBombs:
@@ -411,7 +417,7 @@ class TestBombs:
 
     def test_memory(self, machine: Machine) -> None:
         self.needs_limits(machine)
-        with resting(machine, "1012") as neighbour:
+        with resting(machine) as neighbour:
             run = machine.run(
                 """perl -e '$x .= "x" x 1048576 while 1'""", limits={"memory": "64MiB"}
             )
@@ -423,7 +429,7 @@ class TestBombs:
 
     def test_processes(self, machine: Machine) -> None:
         self.needs_limits(machine)
-        mark = "1013"
+        mark = seconds()
         run = machine.start(
             f"i=0; while [ $i -lt 300 ]; do sleep {mark} & i=$((i+1)); done; wait",
             limits={"processes": 40},
@@ -461,7 +467,7 @@ class TestBombs:
 
     def test_folders_that_are_too_deep_to_be_measured(self, machine: Machine) -> None:
         run = machine.run(
-            "i=0; while [ $i -lt 400 ]; do mkdir d; cd d; i=$((i+1)); done; sleep 1014",
+            "i=0; while [ $i -lt 400 ]; do mkdir d; cd d; i=$((i+1)); done; exec sleep 1014",
             limits={"disk": "1GiB"},
         )
 

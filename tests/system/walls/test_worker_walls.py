@@ -12,7 +12,7 @@ from testkit.processes import cmdline, processes_of
 from testkit.waiting import eventually
 from testkit.walled import SOMEBODY
 from tests.system.jobs import apply, execute, job, settle
-from tests.system.walls.conftest import Build, Machine
+from tests.system.walls.conftest import Build, Machine, seconds
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -99,9 +99,11 @@ class TestAnotherUser:
         assert printed.count("Permission denied") + printed.count("not permitted") == 3, printed
 
     def test_a_sandbox_can_be_another_user_too(self, liberal: Machine) -> None:
-        run = liberal.start_and_wait("exec sleep 1020", "sleep\0001020", run_as="daemon")
+        mark = seconds()
+        run = liberal.start_and_wait(f"exec sleep {mark}", f"sleep\0{mark}", run_as="daemon")
 
-        uid = Path(f"/proc/{liberal.rota.inside('sleep' + chr(0) + '1020')}").stat().st_uid
+        pid = liberal.rota.inside(f"sleep\0{mark}")
+        uid = Path(f"/proc/{pid}").stat().st_uid
         liberal.finish(run)
 
         assert uid == 1
@@ -166,8 +168,9 @@ class TestSteps:
 
     def test_variables_of_a_job_do_not_reach_what_builds_its_wall(self, liberal: Machine) -> None:
         """A library that bubblewrap loads would be executed before the wall stands."""
+        mark = seconds()
         run = liberal.start_and_wait(
-            "exec sleep 1021", "sleep\0001021", env={"LD_PRELOAD": "/no/evil-library"}
+            f"exec sleep {mark}", f"sleep\0{mark}", env={"LD_PRELOAD": "/no/evil-library"}
         )
         monitors = [
             pid for pid in processes_of("bwrap") if cmdline(pid).split(b"\0")[0].endswith(b"bwrap")
@@ -201,8 +204,9 @@ class TestSuddenEnds:
     ) -> None:
         machine = build(user, lease="3s")
         rota = machine.rota
-        script = "touch kept; (setsid sleep 1030 &); exec sleep 1030"
-        run = machine.start_and_wait(script, "sleep\0001030", network="outbound")
+        mark = seconds()
+        script = f"touch kept; (setsid sleep {mark} &); exec sleep {mark}"
+        run = machine.start_and_wait(script, f"sleep\0{mark}", network="outbound")
         assert machine.rooms()
         for pid in processes_of(rota.home):
             try:
@@ -210,26 +214,27 @@ class TestSuddenEnds:
             except ProcessLookupError:
                 continue
         rota.wait()
-        eventually(lambda: processes_of("sleep\0001030") == [])
+        eventually(lambda: processes_of(f"sleep\0{mark}") == [])
 
         rota.start()
 
         eventually(lambda: rota.client.get_run(run.id).attempt >= 1)
         rota.client.cancel_run(run.id)
         assert settle(rota.client, run).is_settled
-        machine.assert_nothing_is_left("sleep\0001030")
+        machine.assert_nothing_is_left(f"sleep\0{mark}")
 
     def test_end_of_the_worker_is_the_end_of_its_sandboxes(self, build: Build, user: int) -> None:
         machine = build(user, lease="3s")
-        run = machine.start_and_wait("exec sleep 1031", "sleep\0001031", network="outbound")
-        before = processes_of("sleep\0001031")
+        mark = seconds()
+        run = machine.start_and_wait(f"exec sleep {mark}", f"sleep\0{mark}", network="outbound")
+        before = processes_of(f"sleep\0{mark}")
 
         os.kill(machine.rota.worker_pid(), signal.SIGKILL)
 
-        eventually(lambda: not set(processes_of("sleep\0001031")) & set(before))
+        eventually(lambda: not set(processes_of(f"sleep\0{mark}")) & set(before))
         machine.rota.client.cancel_run(run.id)
         assert settle(machine.rota.client, run).is_settled
-        machine.assert_nothing_is_left("sleep\0001031")
+        machine.assert_nothing_is_left(f"sleep\0{mark}")
 
 
 def test_a_worker_with_too_little_disk_takes_nothing_and_says_so(build: Build) -> None:
