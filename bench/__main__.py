@@ -25,6 +25,7 @@ from bench import (
     p8_recovery,
     p9_forecast,
     p9_simulation,
+    tenants,
     walls,
 )
 from bench.contest import Plan
@@ -45,6 +46,7 @@ _WORKLOADS: Mapping[str, Callable[[Plan], list[Comparison]]] = {
     "P9": p9_forecast.run,
     "P9_simulation": p9_simulation.run,
     "held_transaction": held_transaction.run,
+    "tenants": tenants.run,
     "walls": walls.run,
 }
 

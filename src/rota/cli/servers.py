@@ -48,16 +48,15 @@ def write_cluster(
         Column("URL", lambda server: server.url, is_whole=True),
         Column("ID", lambda server: server.id, is_spare=True),
     )
-    write_table(terminal, columns, cluster.servers, wide=wide)
-    terminal.write("")
-    write_pairs(
-        terminal,
-        [
-            ("shards", f"{cluster.shards_owned} of {cluster.shards} have an owner"),
-            ("overdue", _overdue(cluster)),
-            ("queued", " · ".join(_waiting(queue, cluster) for queue in cluster.queues) or "none"),
-        ],
-    )
+    pairs = [
+        ("overdue", _overdue(cluster)),
+        ("queued", " · ".join(_waiting(queue, cluster) for queue in cluster.queues) or "none"),
+    ]
+    if cluster.servers:
+        write_table(terminal, columns, cluster.servers, wide=wide)
+        terminal.write("")
+        pairs.insert(0, ("shards", f"{cluster.shards_owned} of {cluster.shards} have an owner"))
+    write_pairs(terminal, pairs)
 
 
 def _short_roles(server: Server) -> str:
@@ -211,7 +210,8 @@ def status(
             print_list(remote, ask_all(client, Client.list_shards()), SHARDS)
             return
         found = ask(client, Client.get_cluster())
-        epochs = highest_epochs(client.list_shards().items)
+        # Members of projects are told of no servers, and may not ask for their shards.
+        epochs = highest_epochs(client.list_shards().items) if found.value.servers else {}
     page = partial(write_cluster, epochs=epochs, wide=remote.format is Format.WIDE)
     print_one(
         remote,

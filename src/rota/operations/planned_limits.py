@@ -65,7 +65,7 @@ async def check_uses(
     `declared` is what there will be, by project, and `removed` are jobs of the file's project
     that go with it.
     """
-    workers = _Workers(await _sessions(engine, file), engine.pools.largest)
+    workers = _Workers(await _sessions(engine, file), await _largest(engine, file))
     report = Report()
     for project, declarations in declared.items():
         jobs = {entry.name: entry for entry in file.jobs if entry.spec.project == project}
@@ -89,7 +89,14 @@ async def _sessions(engine: Engine, file: JobFile) -> list[Session]:
     is_asked = any(
         entry.needs or _takes_resources(entry) or walls_of(entry.spec) for entry in file.jobs
     )
-    return await open_sessions(engine, _projects(file), alive_only=False) if is_asked else []
+    return await open_sessions(engine, file.projects, alive_only=False) if is_asked else []
+
+
+async def _largest(engine: Engine, file: JobFile) -> Mapping[str, Vector]:
+    """Return how large runs may be by pool; nothing of pools that are other projects' alone."""
+    largest = engine.pools.largest
+    closed = await engine.store.closed_pools(file.projects) if largest else ()
+    return {pool: most for pool, most in largest.items() if pool not in closed}
 
 
 def _takes_resources(entry: JobEntry) -> bool:
@@ -98,11 +105,7 @@ def _takes_resources(entry: JobEntry) -> bool:
 
 async def _pools(engine: Engine, file: JobFile) -> set[str]:
     """Return the pools that have a worker now, and that the file's projects may use."""
-    return {session.pool for session in await open_sessions(engine, _projects(file))}
-
-
-def _projects(file: JobFile) -> set[str]:
-    return {file.project, *(entry.spec.project for entry in file.jobs)}
+    return {session.pool for session in await open_sessions(engine, file.projects)}
 
 
 def _unserved(file: JobFile, pools: Collection[str]) -> Iterator[Problem]:
@@ -211,7 +214,7 @@ async def plan_limits(
 
     `removed` are jobs of the file's project that go with it.
     """
-    projects = sorted({file.project, *(entry.spec.project for entry in file.jobs)})
+    projects = sorted(file.projects)
     stored = {project: await engine.store.declarations(project) for project in projects}
     declared = {project: _declared(file, project, stored[project]) for project in projects}
     return PlannedLimits(

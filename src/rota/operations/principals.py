@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from rota.domain.access import INSTALLATION, Rights, Role
 from rota.domain.errors import Denied, Invalid, NotFound, Problem, quoted
+from rota.domain.identity import handle_from
 from rota.domain.spec import Isolation
 from rota.domain.walls import OfferKind
 from rota.operations.engine import Engine
@@ -25,22 +26,11 @@ from rota.ports.records import Token
 
 Who: TypeAlias = str | PrincipalRef  # a handle, or somebody as an issuer knows them
 
-_LONGEST = 100  # characters of a handle that is made of a name
 _MOST = 1_000  # of what an issuer calls somebody
 _MOST_JOBS = 1_000  # that are looked at to give advice
 _SHOWN = 5  # names of jobs
-_ODD = re.compile(r"[^A-Za-z0-9._-]+")
 _ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
 _FORMS = "write a handle, group:NAME, email:ADDRESS or user:SUB"
-
-
-def handle_from(*names: str) -> str:
-    """Return a handle made of the first of these names that has something to make one of."""
-    for name in names:
-        cleaned = _ODD.sub("-", name).strip("-._")[:_LONGEST]
-        if cleaned:
-            return cleaned
-    return "somebody"
 
 
 def read_principal(text: str, issuer: str) -> Who:

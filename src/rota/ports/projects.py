@@ -146,6 +146,10 @@ class ProjectStore(Protocol):
         """List projects by name; with `names`, those of them that exist."""
         ...
 
+    async def existing_projects(self, names: Collection[str]) -> frozenset[str]:
+        """Return which of these are projects."""
+        ...
+
     async def project_facts(self, names: Collection[str]) -> dict[str, ProjectFacts]:
         """Return what decides about jobs, of those projects that exist."""
         ...
@@ -193,10 +197,6 @@ class ProjectStore(Protocol):
 
 class PrincipalStore(Protocol):
     """Principals and their roles, a part of `rota.ports.store.Store`."""
-
-    async def inherit_roles(self, handle: str, issuer: str, email: str) -> None:
-        """Give a user what was bound to their verified e-mail address before they logged in."""
-        ...
 
     async def principals(
         self, handles: Collection[str] | None = None, *, after: str = "", limit: int = 1_000

@@ -338,7 +338,7 @@ class JobQuery:
 
 @dataclass(frozen=True, slots=True)
 class RunQuery:
-    project: ProjectSet = "default"  # several only without ids
+    project: ProjectSet = "default"  # several only without a prefix of the id, and without a cart
     ids: Sequence[str] | None = None
     id_prefix: str | None = None
     job_id: JobId | None = None

@@ -41,6 +41,12 @@ def find(
     return [_project(row) for row in rows]
 
 
+def existing(names: Collection[str]) -> Script[frozenset[str]]:
+    """Which of these are projects."""
+    rows = yield query("existing_projects", names=names)
+    return frozenset(row["name"] for row in rows)
+
+
 def facts(names: Collection[str]) -> Script[dict[str, ProjectFacts]]:
     rows = yield query("select_projects_by_name", names=names)
     return {row["name"]: _facts(row) for row in rows}
@@ -71,7 +77,7 @@ def share_projects(names: Iterable[str]) -> Script[None]:
     if not wanted:
         return
     yield lock("used_projects", names=wanted)
-    found = {row["name"] for row in (yield query("existing_projects", names=wanted))}
+    found = yield from existing(wanted)
     for name in wanted:
         if name not in found:
             raise no_such_project(name)
@@ -174,7 +180,7 @@ def jobs_beyond(project: str, policy: Policy, limit: int) -> Script[list[str]]:
 def delete(tx: Tx, name: str, *, actor: str) -> Script[bool]:
     """Delete a project in which nothing lives. The last but one makes pools the other's own."""
     yield lock("every_project")
-    if not (yield query("existing_projects", names=[name])):
+    if not (yield from existing([name])):
         return False
     if name == DEFAULT_PROJECT:
         message = f"project {DEFAULT_PROJECT} is always there"
@@ -286,8 +292,7 @@ def give_pool(
 
 def _give(pool: str, projects: Sequence[str]) -> Script[None]:
     wanted = sorted(set(projects))
-    found = (yield query("existing_projects", names=wanted)) if wanted else ()
-    known = {row["name"] for row in found}
+    known = yield from existing(wanted)
     for name in wanted:
         if name not in known:
             raise no_such_project(name)

@@ -41,6 +41,10 @@ SELECT (SELECT name FROM job WHERE project = :name AND deleted_at IS NULL LIMIT 
     (SELECT name FROM calendar WHERE project = :name LIMIT 1) AS calendar,
     (SELECT name FROM declaration WHERE project = :name AND kind <> 'quota' LIMIT 1) AS declaration;
 
+-- name: existing_projects
+-- Those of these names that are projects.
+SELECT name FROM project WHERE name = ANY(:names) AND deleted_at IS NULL;
+
 -- name: forget_roles_in
 -- Nobody has a role in this scope any more.
 DELETE FROM binding WHERE scope = :scope;

@@ -433,6 +433,7 @@ class SqlStore(Transactions):
     change_project = write(project_scripts.change)
     delete_project = write(project_scripts.delete)
     projects = read(project_scripts.find)
+    existing_projects = read(project_scripts.existing, Urgency.GLANCE)
     project_facts = read(project_scripts.facts)
     jobs_beyond = read(project_scripts.jobs_beyond)
     pools = read(project_scripts.pools)
@@ -440,7 +441,6 @@ class SqlStore(Transactions):
     wall_defaults = read(project_scripts.wall_defaults)
     settle_walls = write(project_scripts.settle_walls)
     change_walls = write(project_scripts.change_walls)
-    inherit_roles = write(principal_scripts.inherit)
     principals = read(principal_scripts.find)
     disable_principal = write(principal_scripts.disable)
     bind = write(principal_scripts.bind)
@@ -453,8 +453,6 @@ class SqlStore(Transactions):
     add_token = write(token_scripts.add)
     revoke_token = write(token_scripts.revoke)
     tokens = read(token_scripts.of_kind)
-
-    existing_projects = read(token_scripts.existing_projects, Urgency.GLANCE)
 
     async def token_by_digest(
         self, digest: str, *, uses_up_login: bool = False

@@ -464,13 +464,6 @@ async def disable_principal(scene: Scene) -> Act:
     return lambda: scene.store.disable_principal("team", disabled=True, actor="ann")
 
 
-async def inherit_roles(scene: Scene) -> Act:
-    awaited = PrincipalRef(PrincipalKind.USER, TEAM.issuer, "✉ a@b.org", "a", email="a@b.org")
-    await scene.store.bind(awaited, "default", Role.VIEWER, actor="ann")
-    await scene.store.bind(TEAM, "default", Role.VIEWER, actor="ann")
-    return lambda: scene.store.inherit_roles("team", TEAM.issuer, "a@b.org")
-
-
 ANN = Person("https://login.example.org", "u1", "ann", groups=("ops",))
 SESSION = NewToken(
     "t_s", "ann", Role.ADMIN, "digest of s", "session", "ann", MINUTE, principal="ann"
@@ -524,7 +517,8 @@ async def refresh_login(scene: Scene) -> Act:
 
 async def end_logins(scene: Scene) -> Act:
     await logged_in(scene)
-    return lambda: scene.store.end_logins(EndedSession(ANN.issuer, "", "u1"))
+    ended = EndedSession(ANN.issuer, "", "u1", scene.clock.instant)
+    return lambda: scene.store.end_logins(ended)
 
 
 async def begin_device(scene: Scene) -> Act:
@@ -617,7 +611,7 @@ WRITES: dict[Callable[[Scene], Awaitable[Act]], set[str]] = {
     begin_login: set(),
     finish_login: set(),
     sign_in: {EVENTS},
-    bind_admin_groups: {CALLERS},
+    bind_admin_groups: {CALLERS, EVENTS},
     open_login: {EVENTS},
     keep_login: set(),
     take_refresh: set(),
@@ -635,7 +629,6 @@ WRITES: dict[Callable[[Scene], Awaitable[Act]], set[str]] = {
     bind: {CALLERS, EVENTS},
     unbind: {CALLERS, EVENTS},
     disable_principal: {CALLERS, EVENTS},
-    inherit_roles: {CALLERS},
     save_predictions: set(),
     forget_predictions: set(),
     check: set(),

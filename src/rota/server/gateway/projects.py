@@ -18,9 +18,9 @@ from rota.ports.projects import Pool, Project
 from rota.server.gateway import filters
 from rota.server.gateway.auth import (
     InstallationAdmin,
-    Known,
     Member,
     ProjectName,
+    Reader,
     ViewerOfNamed,
 )
 from rota.server.gateway.filters import Cursor, decode_cursor, encode_cursor, page
@@ -84,7 +84,7 @@ def project_answer(project: Project) -> api.Project:
 
 @router.get("/projects")
 async def list_projects(
-    caller: Known, engine: UsedEngine, limit: filters.Limit = 100, cursor: Cursor = None
+    caller: Reader, engine: UsedEngine, limit: filters.Limit = 100, cursor: Cursor = None
 ) -> Page[api.Project]:
     """Projects by name, those in which the caller has a role."""
     after = decode_cursor(_CURSOR, cursor, "")

@@ -216,7 +216,7 @@ async def trigger_run(
     """Make a run of a job, now or at a time; 200 if the idempotency key was seen before."""
     options = await _trigger_options(engine, job, body or TriggerBody(), idempotency_key)
     run, is_repeat = await runs.trigger(engine, job, options, actor=actor.name)
-    response.headers["Location"] = link_to(f"{API}/runs/{run.id}")
+    response.headers["Location"] = link_to(f"{API}/runs/{run.id}", run.project)
     if is_repeat:
         response.status_code = 200
     return await run_answer(engine, run)
@@ -366,7 +366,7 @@ async def retry_run(
 ) -> api.Run:
     """A new run like one that has ended, with the same inputs."""
     new = await runs.retry(engine, run, actor=actor.name)
-    response.headers["Location"] = link_to(f"{API}/runs/{new.id}")
+    response.headers["Location"] = link_to(f"{API}/runs/{new.id}", new.project)
     return await run_answer(engine, new)
 
 

@@ -18,7 +18,12 @@ from rota.operations.engine import Engine
 from rota.operations.tenants import seen_status, seen_workers, sight_of
 from rota.operations.workers import ClusterStatus, cluster_status
 from rota.ports.records import Session
-from rota.server.gateway.auth import InstallationAdmin, InstallationOperator, Member
+from rota.server.gateway.auth import (
+    InstallationAdmin,
+    InstallationOperator,
+    InstallationViewer,
+    Member,
+)
 from rota.server.gateway.parameters import UsedEngine, api_router
 from rota.server.gateway.routing import fill
 
@@ -152,7 +157,7 @@ async def show_cluster(caller: Member, engine: UsedEngine) -> api.Cluster:
 
 @cluster_router.get("/servers")
 async def list_servers(
-    caller: Member,
+    caller: InstallationViewer,
     engine: UsedEngine,
     every: Annotated[bool, Query(alias="all", description="those of the last day too")] = False,
 ) -> Page[api.Server]:
@@ -162,6 +167,6 @@ async def list_servers(
 
 
 @cluster_router.get("/shards")
-async def list_shards(caller: Member, engine: UsedEngine) -> Page[api.Shard]:
+async def list_shards(caller: InstallationViewer, engine: UsedEngine) -> Page[api.Shard]:
     """Shards by number, with their owners and epochs."""
     return Page(items=tuple(fill(api.Shard, shard) for shard in await engine.store.shards()))

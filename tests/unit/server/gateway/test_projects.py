@@ -218,7 +218,7 @@ class TestRoles:
     @pytest.mark.parametrize(
         ("who", "handle", "kind"),
         [
-            ("group:/teams/Web Shop", "teams-Web-Shop", "group"),
+            ("group:/teams/Web Shop", "teams-web-shop", "group"),
             ("email:Ann@Example.org", "ann", "user"),
             ("user:auth0|77", "auth0-77", "user"),
         ],
