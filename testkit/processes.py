@@ -122,9 +122,7 @@ class RotaUp:
     def close(self) -> None:
         """Kill all its processes, whatever state it is in."""
         self._disconnect()
-        for pid in processes_of(self.home):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_all_of(self.home)
         for process in (self._process, *self._workers):
             if process is not None:
                 process.wait()
@@ -209,6 +207,14 @@ def children_of(pid: int) -> list[int]:
         listed = Path(f"/proc/{pid}/task/{pid}/children").read_text()
         return [int(child) for child in listed.split()]
     return []
+
+
+def kill_all_of(home: Path) -> None:
+    """Kill all processes of a data folder; keepers end by themselves, and tidy up before."""
+    for pid in processes_of(home):
+        with suppress(ProcessLookupError):
+            is_keeper = name_of(pid) == "rota-keeper"
+            os.kill(pid, signal.SIGCONT if is_keeper else signal.SIGKILL)
 
 
 def inner_of(outer: int) -> int:

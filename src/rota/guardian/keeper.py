@@ -306,10 +306,9 @@ class Keeper:
         if not self._is_dismissed and not self._is_outer_awake(orders):
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._outer_fd, signal.SIGKILL)
+        self._cgroups.remove()  # the outer process, which does so too, may be killed before
         _leave_standard_streams()
         ending.wait(boottime() + _GIVING_UP_SECONDS)
-        if os.getppid() != self._outer:  # it removes them itself if it lives
-            self._cgroups.remove()
 
     def _is_outer_awake(self, orders: socket.socket) -> bool:
         """Whether the outer process sees in time that all has ended, and ends too."""

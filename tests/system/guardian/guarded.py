@@ -64,6 +64,22 @@ def state_of(pid: int) -> str:
     return ""
 
 
+def life_of(inner: int) -> str:
+    """The name of the control groups of this guardian; "" where it may make none."""
+    for line in Path(f"/proc/{inner}/cgroup").read_text().splitlines():
+        if line.startswith("0::") and "/rota-" in line:
+            return line.split("/")[-2]
+    return ""
+
+
+def groups_of(life: str) -> list[Path]:
+    """Its control groups, of all hierarchies."""
+    folders = [
+        Path(folder, each) for folder, below, _ in os.walk("/sys/fs/cgroup") for each in below
+    ]
+    return [folder for folder in folders if folder.name == life]
+
+
 def marked(mark: str) -> list[int]:
     """The living processes that carry the mark in their environment or command line."""
     return [int(path.name) for path in Path("/proc").glob("[0-9]*") if _carries(path, mark)]
@@ -130,6 +146,7 @@ class Guarded:
         self.worker_pid = int(struct.unpack("3i", credentials)[0])
         self.inner_pid = parent_of(self.worker_pid)
         self.outer_pid = parent_of(self.inner_pid)
+        self.life = life_of(self.inner_pid)
         [self.keeper_pid] = [pid for pid in children_of(self.outer_pid) if pid != self.inner_pid]
 
     def ask_keeper(self, do: str, name: str, **fields: object) -> str:
@@ -229,3 +246,4 @@ class Guarded:
         self._control.close()
         self._keeper.close()
         eventually(lambda: not self.living(), "processes outlived their guardian")
+        eventually(lambda: not groups_of(self.life), "control groups outlived their guardian")

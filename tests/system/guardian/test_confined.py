@@ -20,6 +20,7 @@ from tests.system.guardian.guarded import (
     Message,
     boottime,
     eventually,
+    groups_of,
 )
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may confine so")
@@ -62,16 +63,13 @@ def limits(guarded: Guarded) -> Message:
     return offers
 
 
-def groups_of(guarded: Guarded) -> list[Path]:
+def groups_of_trees(guarded: Guarded) -> list[Path]:
     """The control groups of trees that the guardian has made and not removed."""
-    lives = Path(f"/proc/{guarded.inner_pid}/cgroup").read_text().splitlines()
-    [life] = {line.split("/")[-2] for line in lives if "/rota-unnamed." in line}
     return [
         path
-        for folder, below, _ in os.walk("/sys/fs/cgroup")
-        if Path(folder).name == life
-        for path in (Path(folder, each) for each in below)
-        if path.name != "worker"
+        for folder in groups_of(guarded.life)
+        for path in folder.iterdir()
+        if path.is_dir() and path.name != "worker"
     ]
 
 
@@ -238,7 +236,7 @@ class TestStarting:
             guarded.heard("refused", "bad")
 
         assert len(list(descriptors.iterdir())) == before
-        assert groups_of(guarded) == []
+        assert groups_of_trees(guarded) == []
 
 
 @pytest.mark.usefixtures("limits")
@@ -292,11 +290,11 @@ class TestLimits:
 
         ended = confined(guarded, sys.executable, "-c", SPIN, limits={"cpu": 200})
 
-        assert boottime() - began > 0.6  # 0.2 s of work at a fifth of a core takes a second
-        assert 0.2 <= ended["cpu"] < 0.6
+        assert ended["cpu"] >= 0.2
+        assert boottime() - began > 3 * ended["cpu"]  # a fifth of a core takes five times as long
 
     def test_hundredth_of_a_core_can_be_given(self, guarded: Guarded) -> None:
-        assert confined(guarded, "true", limits={"cpu": 1})["status"] == 0
+        assert confined(guarded, "true", limits={"cpu": 10})["status"] == 0
 
     def test_open_files_are_limited(self, guarded: Guarded) -> None:
         confine = {"limits": {"open_files": 77}}
@@ -318,13 +316,13 @@ class TestLimits:
         confine = {"tag": "run/1 ..", "limits": {"memory": 1 << 30, "cpu": 500, "processes": 9}}
         guarded.spawn("a", "sleep", "100", confine=confine)
         eventually(lambda: len(guarded.living()) == 1, "it did not start")
-        names = {path.name.rpartition("-")[0] for path in groups_of(guarded)}
+        names = {path.name.rpartition("-")[0] for path in groups_of_trees(guarded)}
 
         guarded.send({"do": "kill", "key": "a"})
         guarded.heard("ended", "a")
 
         assert names == {"run_1___"}
-        assert groups_of(guarded) == []
+        assert groups_of_trees(guarded) == []
 
 
 def test_limits_are_offered_or_the_reason_is_told(limits: Message) -> None:
