@@ -146,7 +146,7 @@ class Users:
 
     def give_back(self, uid: int) -> None:
         os.close(self._locks.pop(uid))
-        self._free.append(uid)
+        self._free.appendleft(uid)  # first again: else each number leaves a file in time
 
 
 def _reachable(root: Path, run: Path, *, may_mount: bool) -> tuple[Path, str]:
