@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
 import httpx
 
 from rota.sdk.client import Client
-from testkit.processes import ROTA, children_of, cmdline, environment, processes_of
+from testkit.processes import (
+    ROTA,
+    children_of,
+    cmdline,
+    environment,
+    inner_of,
+    kill_all_of,
+    processes_of,
+)
 from testkit.waiting import PATIENCE, eventually
 
 _WORKER = b"rota.runtime.worker_process"
@@ -96,11 +102,10 @@ class Node(ABC):
 
     def close(self) -> None:
         """Kill all its processes, whatever state it is in."""
-        for pid in processes_of(self.home):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_all_of(self.home)
         if self._process is not None:
             self._process.wait()
+        eventually(lambda: not processes_of(self.home), otherwise=f"processes outlived {self.name}")
 
     def printed(self) -> str:
         return self.log.read_text() if self.log.exists() else ""
@@ -165,7 +170,7 @@ class WorkerNode(Node):
     def guardian_pids(self) -> tuple[int, int]:
         """Return the pids of the outer guardian process and the inner one."""
         [outer] = children_of(self.pid)
-        return outer, children_of(outer)[0]
+        return outer, inner_of(outer)
 
     @property
     def worker_pid(self) -> int:

@@ -122,9 +122,7 @@ class RotaUp:
     def close(self) -> None:
         """Kill all its processes, whatever state it is in."""
         self._disconnect()
-        for pid in processes_of(self.home):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_all_of(self.home)
         for process in (self._process, *self._workers):
             if process is not None:
                 process.wait()
@@ -138,7 +136,12 @@ class RotaUp:
     def guardian_pids(self) -> tuple[int, int]:
         """Return the pids of the outer guardian process and the inner one."""
         outer = next(pid for pid in children_of(self.process.pid) if _GUARDIAN in cmdline(pid))
-        return outer, children_of(outer)[0]
+        return outer, inner_of(outer)
+
+    def keeper_pid(self) -> int:
+        """Return the pid of the process that ends what guardians no longer can."""
+        outer, inner = self.guardian_pids()
+        return next(pid for pid in children_of(outer) if pid != inner)
 
     def worker_pid(self) -> int:
         _, inner = self.guardian_pids()
@@ -204,6 +207,25 @@ def children_of(pid: int) -> list[int]:
         listed = Path(f"/proc/{pid}/task/{pid}/children").read_text()
         return [int(child) for child in listed.split()]
     return []
+
+
+def kill_all_of(home: Path) -> None:
+    """Kill all processes of a data folder; keepers end by themselves, and tidy up before."""
+    for pid in processes_of(home):
+        with suppress(ProcessLookupError):
+            is_keeper = name_of(pid) == "rota-keeper"
+            os.kill(pid, signal.SIGCONT if is_keeper else signal.SIGKILL)
+
+
+def inner_of(outer: int) -> int:
+    """Return the inner process of a guardian, beside which is its keeper."""
+    return next(pid for pid in children_of(outer) if name_of(pid) == "rota-inner")
+
+
+def name_of(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
 
 
 def _other_pids() -> list[int]:
