@@ -454,6 +454,19 @@ class TestTerminals:
 
         assert await found(scene, "t_c") is None  # a day after the provider spoke of them
 
+    async def test_who_came_by_a_link_needs_no_provider(self, scene: Scene) -> None:
+        await scene.store.open_login(session(), Told(), 2 * HOUR)
+        await self.let_in(scene)
+        for _ in range(5):
+            scene.advance(11 * HOUR)
+            await scene.store.keep_login("t_c", 2 * HOUR, 12 * HOUR, 30 * DAY)
+
+        there = await found(scene, "t_c")
+
+        assert there is not None
+        assert there.session is not None
+        assert not there.session.is_refreshable
+
     async def test_a_login_in_a_browser_vouches_for_the_terminals_of_that_person(
         self, scene: Scene
     ) -> None:
