@@ -183,7 +183,7 @@ async def test_workers_of_the_past_can_be_disabled(former: FormerStore) -> None:
         Hello(worker="node", pool="default", slots=1), HOUR, credential=worker.credential
     )
 
-    await disable(former.store, "node")
+    await former.store.disable_principal("node", disabled=True, actor="root")
 
     assert not (await former.store.renew(session.id, stopping=False)).alive
     with pytest.raises(Denied):
