@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,18 @@ import pytest
 from starlette.requests import ClientDisconnect
 
 from rota.domain.access import Role
+from rota.domain.carts.definition import CartTemplate
 from rota.domain.errors import Invalid, Unavailable
 from rota.domain.jobfile import JobFile, read_file
+from rota.domain.jobfile.carts import CartEntry
+from rota.domain.jobfile.read import JobEntry
 from rota.operations.tokens import create_token
+from rota.server.gateway import parsing_wire
 from rota.server.gateway.parsers import (
     FileCheck,
+    Header,
+    ReadItems,
+    WholeCart,
     check_job_file,
     parse_calendar,
     parse_cart,
@@ -214,6 +221,25 @@ class TestChildren:
 
             assert refused.value.code == "too_large"
             assert await pool.parse(check_job_file, body, **HERE) == FINE
+
+    @pytest.mark.parametrize(
+        ("told", "domain", "apart"),
+        [
+            (parsing_wire._Job, JobEntry, set()),
+            (parsing_wire._File, JobFile, {"jobs", "carts", "declarations"}),
+            (parsing_wire._Template, CartTemplate, {"items"}),
+            (parsing_wire._Cart, CartEntry, set()),
+            (parsing_wire._Header, Header, set()),
+            (parsing_wire._WholeCart, WholeCart, set()),
+            (parsing_wire._ReadItems, ReadItems, {"items"}),
+        ],
+    )
+    def test_nothing_of_what_is_parsed_is_left_out(
+        self, told: type[msgspec.Struct], domain: Any, apart: set[str]
+    ) -> None:
+        names = [field.name for field in fields(domain) if field.name not in apart]
+
+        assert [name for name in told.__struct_fields__ if name in names] == names
 
     def test_no_part_of_an_answer_can_be_anything_else(self) -> None:
         for data in (b"", b"\x80\x04}.", b"\x93\xa5_File"):
