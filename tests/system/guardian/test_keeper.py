@@ -91,6 +91,16 @@ class TestStopped:
 
         assert boottime() >= deadline
 
+    def test_inner_process_alone_keeps_the_deadline(self, guarded: Guarded) -> None:
+        guarded.start_daemons()
+        send(guarded, signal.SIGSTOP, "outer")  # so that it does not see the keeper die
+        send(guarded, signal.SIGKILL, "keeper")
+
+        deadline = guarded.lease(0.4)
+
+        eventually(lambda: not guarded.living(), "a job outlived its lease")
+        assert deadline <= boottime() < deadline + 1
+
     def test_keeper_alone_costs_nothing(self, guarded: Guarded) -> None:
         send(guarded, signal.SIGSTOP, "keeper")
 
