@@ -41,7 +41,7 @@ async def make_principal(
 async def bind(store: Store, handle: str, role: Role, scope: str = INSTALLATION) -> None:
     """Give somebody a role in a project, or in all."""
     values = (handle, scope, role, "test")
-    await _write(store, "bind_at_least", lambda now: [(*values, now)], tells=True)
+    await _write(store, "put_binding", lambda now: [(*values, now)], tells=True)
 
 
 async def unbind(store: Store, handle: str, scope: str = INSTALLATION) -> None:

@@ -123,7 +123,12 @@ class ServerNode(Node):
         rest, grpc = ports
         self.url = f"http://127.0.0.1:{rest}"
         self.grpc = f"127.0.0.1:{grpc}"
-        told = {"listen": f"127.0.0.1:{rest}", "grpc_listen": self.grpc, "server_name": name}
+        told = {
+            "listen": f"127.0.0.1:{rest}",
+            "grpc_listen": self.grpc,
+            "server_name": name,
+            "default_isolation": "process",  # tests of walls say what they want
+        }
         super().__init__(name, home, ["server"], environment(home, **(told | settings)))
 
     def wait_until_ready(self) -> None:

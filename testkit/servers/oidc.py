@@ -111,8 +111,15 @@ GOOGLE = Imitation(
 class OidcServer:
     """Provider with users who log in by their subject and any password."""
 
-    def __init__(self, folder: Path, *rotas: str, imitates: Imitation | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *rotas: str,
+        imitates: Imitation | None = None,
+        token_delay: timedelta = timedelta(0),
+    ) -> None:
         self._folder = folder
+        self._token_delay = token_delay  # that each request for tokens takes at least
         self._imitation = imitates or Imitation()
         self._rotas = rotas  # addresses of servers that people come back to
         [self.port] = free_ports(1)
@@ -151,7 +158,7 @@ class OidcServer:
         """Start it, with all that it knew before."""
         program = _installed() / "provider.js"
         file = self._configure()
-        with (self._folder / "log").open("ab") as log:
+        with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [_node(), str(program), str(file)],
                 cwd=self._folder,
@@ -198,6 +205,7 @@ class OidcServer:
             "resource": AUDIENCE,
             "accessTokenTyp": self._imitation.typ,
             "endsSessions": self._imitation.ends_sessions,
+            "tokenDelay": self._token_delay // timedelta(milliseconds=1),
             "clients": [self._client(), _program_client()],
         }
         file.write_text(json.dumps(document))
@@ -218,7 +226,7 @@ class OidcServer:
 
     def _is_ready(self) -> bool:
         assert self._process is not None
-        assert self._process.poll() is None, (self._folder / "log").read_text()
+        assert self._process.poll() is None, self.log.read_text()
         try:
             return self.get("/.well-known/openid-configuration").status_code == httpx.codes.OK
         except httpx.TransportError:
@@ -226,6 +234,15 @@ class OidcServer:
 
     def get(self, path: str) -> httpx.Response:
         return httpx.get(f"http://127.0.0.1:{self.port}{path}", headers=self._host())
+
+    def requests_for(self, grant: str) -> int:
+        """Return how often it was asked for tokens by such a grant, over all its starts."""
+        lines = self.log.read_text().splitlines()
+        return sum(line in (f"grant.success: {grant}", f"grant.error: {grant}") for line in lines)
+
+    @property
+    def log(self) -> Path:
+        return self._folder / "log"
 
     def _host(self) -> dict[str, str]:
         return {"Host": f"localhost:{self.port}"}

@@ -61,12 +61,12 @@ class Cost:
 BUDGETS: Mapping[str, Mapping[str, Mapping[str, Cost]]] = {
     # statements, round trips, read, calls
     "sqlite": {
-        "submit": {FEW: Cost(110, 0, 19_250, 2_606), MANY: Cost(110, 0, 19_250, 2_606)},
+        "submit": {FEW: Cost(110, 0, 20_780, 2_606), MANY: Cost(110, 0, 20_780, 2_606)},
         "release": {FEW: Cost(10, 0, 18_220, 376), MANY: Cost(10, 0, 18_220, 376)},
         "due": {FEW: Cost(10, 0, 18_180, 376), MANY: Cost(10, 0, 18_180, 376)},
         "retry": {FEW: Cost(10, 0, 18_170, 380), MANY: Cost(10, 0, 18_170, 380)},
         "fit": {FEW: Cost(12, 0, 18_940, 429), MANY: Cost(12, 0, 18_940, 429)},
-        "slot": {FEW: Cost(20, 0, 66_890, 7_070), MANY: Cost(20, 0, 66_890, 7_070)},
+        "slot": {FEW: Cost(20, 0, 68_910, 7_070), MANY: Cost(20, 0, 68_910, 7_070)},
         "due_slot": {FEW: Cost(20, 0, 69_460, 6_767), MANY: Cost(20, 0, 69_460, 6_767)},
         "fire": {FEW: Cost(211, 0, 37_700, 5_606), MANY: Cost(211, 0, 37_700, 5_606)},
         "claim": {FEW: Cost(16, 0, 28_030, 256), MANY: Cost(16, 0, 28_030, 256)},

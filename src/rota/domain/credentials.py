@@ -6,6 +6,8 @@ over all before. The beginning lets secret scanners recognise a leaked one.
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 import string
 import zlib
 from enum import StrEnum
@@ -27,6 +29,21 @@ class SecretKind(StrEnum):
     LINK = "l"  # logs in once
     WORKER = "w"
     JOIN = "j"  # a worker trades it for a secret of its own
+
+
+def new_secret(kind: SecretKind) -> str:
+    """Make a secret of this kind from the system's random numbers."""
+    return compose(kind, "".join(secrets.choice(ALPHABET) for _ in range(RANDOM_CHARACTERS)))
+
+
+def new_token_id() -> str:
+    """Make the id of a token, which is no secret."""
+    return f"t_{secrets.token_hex(6)}"
+
+
+def digest(secret: str) -> str:
+    """Return the stored form of a secret. Secrets are random, so a fast hash is enough."""
+    return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def compose(kind: SecretKind, random: str) -> str:

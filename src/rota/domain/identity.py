@@ -15,11 +15,10 @@ import base64
 import binascii
 import hmac
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from itertools import count
 from typing import Any, NoReturn
@@ -38,6 +37,7 @@ KEYS_OF: Mapping[str, str] = {"RS256": "RSA", "PS256": "RSA", "ES256": "EC", "Ed
 LEEWAY = timedelta(seconds=60)  # by how much the provider's clock may be off
 _LOGOUT_LIFETIME = timedelta(minutes=5)  # of a logout token that does not say when it expires
 _LEAST_MODULUS = 2048 // 6  # base64 characters of a modulus of 2,048 bits
+_END_OF_TIME = 2.5e11  # seconds: in the year 9892
 _MAX_SUBJECT = 255
 _MAX_NAME = 256  # characters of a group or title
 _MAX_GROUPS = 1_000
@@ -45,7 +45,14 @@ _BY_DOMAIN, _BY_EMAIL = "hd:", "email:"  # begin groups that Rota makes where a 
 
 _MAX_HANDLE = 100
 _NOT_IN_HANDLES = re.compile(r"[^A-Za-z0-9._-]+")
-_RESERVED = frozenset({"me", "local", "system", "migration"})  # they mean something else already
+_OURS = "rota"  # begins what our own commands are called in the history: `rota up`
+# They mean something else already, or act in Rota's own name.
+_RESERVED = frozenset(
+    {
+        *("me", "local", _OURS),
+        *("system", "scheduler", "reaper", "provider", "migration", "oidc_admin_groups"),
+    }
+)
 
 Claims = Mapping[str, Any]
 
@@ -79,18 +86,19 @@ class Person:
     subject: str
     username: str  # what a handle is made of
     title: str = ""
-    email: str = ""  # verified by the provider; "": none is
+    email: str = ""  # verified by the provider, in lower case; "": none is
     sid: str = ""  # what the provider calls the session; "": it does not tell
     groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class EndedSession:
-    """Which sessions the provider has ended; one of the two may be empty."""
+    """Which sessions the provider has ended; one of `sid` and `subject` may be empty."""
 
     issuer: str
     sid: str
     subject: str
+    at: datetime  # later ones are others: a token that is sent again does not end them
 
 
 def refused(why: str, hint: str = "") -> Denied:
@@ -246,7 +254,8 @@ def ended_by_logout(
     sid, subject = _text(claims, "sid"), _text(claims, "sub")
     if not (sid or subject):
         raise refused("the logout token names no session and nobody")
-    return EndedSession(rules.issuer, sid, subject)
+    at = datetime.fromtimestamp(max(issued, 0.0), UTC) + LEEWAY
+    return EndedSession(rules.issuer, sid, subject, at)
 
 
 def _check_issuer(claims: Claims, rules: ProviderRules) -> None:
@@ -283,7 +292,8 @@ def _check_times(claims: Claims, now: datetime) -> None:
 def _instant(claims: Claims, name: str, *, is_needed: bool) -> float:
     """Return seconds since 1970; of one that is missing and need not be there, 0."""
     value = claims.get(name, None if is_needed else 0)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not abs(value) < _END_OF_TIME:
         raise refused(f"the token does not say its {name}")
     return float(value)
 
@@ -293,17 +303,22 @@ def _person(claims: Claims, rules: ProviderRules) -> Person:
     subject = _text(claims, "sub")
     if not subject or len(subject) > _MAX_SUBJECT or not subject.isascii():
         raise refused("the token does not say whom it is about")
-    email = _text(claims, "email") if claims.get("email_verified") is True else ""
     local_part = _text(claims, "email").partition("@")[0]
     return Person(
         issuer=rules.issuer,
         subject=subject,
         username=_text(claims, "preferred_username") or local_part or subject,
         title=_text(claims, "name")[:_MAX_NAME],
-        email=email[:_MAX_NAME],
+        email=_verified_email(claims),
         sid=_text(claims, "sid")[:_MAX_SUBJECT],
         groups=groups_in(claims, rules),
     )
+
+
+def _verified_email(claims: Claims) -> str:
+    """Return the address that the provider has verified, as roles are bound to it; "": none."""
+    email = _text(claims, "email").lower() if claims.get("email_verified") is True else ""
+    return email if len(email) <= _MAX_NAME else ""  # cut, it could be another's
 
 
 def _text(claims: Claims, name: str) -> str:
@@ -348,8 +363,8 @@ def _groups_made(claims: Claims) -> tuple[str, ...]:
     made = []
     if domain := _text(claims, "hd"):
         made.append(f"{_BY_DOMAIN}{domain.lower()}")
-    if claims.get("email_verified") is True and (email := _text(claims, "email")):
-        made.append(f"{_BY_EMAIL}{email.lower()}")
+    if email := _verified_email(claims):
+        made.append(f"{_BY_EMAIL}{email}")
     return tuple(each for each in made if len(each) <= _MAX_NAME)
 
 
@@ -388,14 +403,35 @@ def _steps(pointer: str) -> list[str]:
 # --- names
 
 
-def handles_for(person: Person) -> Iterator[str]:
-    """Yield names for a new principal, the best first, without an end: others may have them."""
-    cleaned = _NOT_IN_HANDLES.sub("-", person.username.partition("@")[0])
-    name = cleaned.strip("-._")[:_MAX_HANDLE] or "user"
-    if name.lower() not in _RESERVED:
-        yield name
+def is_reserved(handle: str) -> bool:
+    """Return whether a handle would read as Rota itself, or as something else."""
+    name = handle.lower()
+    return name in _RESERVED or name.partition(" ")[0] == _OURS
+
+
+def handle_from(*names: str) -> str:
+    """Return a handle made of the first of these names that has something to make one of.
+
+    In lower case: people choose their names elsewhere, and `Ann` must not look like `ann`.
+    """
+    for name in names:
+        cleaned = _NOT_IN_HANDLES.sub("-", name).strip("-._")[:_MAX_HANDLE]
+        if cleaned:
+            return cleaned.lower()
+    return "somebody"
+
+
+def handles_like(wished: str) -> Iterator[str]:
+    """Yield handles for somebody new, the best first, without an end: others may have them."""
+    if not is_reserved(wished):
+        yield wished
     for number in count(2):
-        yield f"{name}-{number}"
+        yield f"{wished}-{number}"
+
+
+def wished_handle(person: Person) -> str:
+    """Return the handle that a person gets unless it is somebody else's."""
+    return handle_from(person.username.partition("@")[0], "user")
 
 
 # --- addresses

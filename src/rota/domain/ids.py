@@ -24,6 +24,10 @@ _MICROSECOND = timedelta(microseconds=1)
 _TIME_CHARS = 11
 _HASH_CHARS = 13  # 64 bits: a million jobs due at one instant still get a million ids
 _RUN_ID = re.compile(f"r_[{_ALPHABET}]{{{_TIME_CHARS + _HASH_CHARS}}}")
+# By so much of an id its run or cart is found: shorter beginnings are those of very many, of all
+# projects, and whoever looked through them would learn by the time that takes how many there are.
+RUN_BEGINNING = len("r_") + _TIME_CHARS + 3
+CART_BEGINNING = len("c_") + 4
 SHARD_COUNT = 256
 
 
@@ -108,6 +112,16 @@ def new_run_ids(now: datetime, count: int) -> list[RunId]:
 def is_run_id(text: str) -> bool:
     """Return whether a text that comes from outside can be the id of a run."""
     return _RUN_ID.fullmatch(text) is not None
+
+
+def is_run_beginning(text: str) -> bool:
+    """Return whether a text is enough of a run's id to look for it, and not all of it."""
+    return text.startswith("r_") and len(text) >= RUN_BEGINNING and not is_run_id(text)
+
+
+def is_cart_beginning(text: str) -> bool:
+    """Return whether a text is enough of a cart's id to look for it."""
+    return text.startswith("c_") and len(text) >= CART_BEGINNING
 
 
 def stable_fraction(*parts: str) -> float:

@@ -33,7 +33,7 @@ from rota.domain.carts.facts import (
 )
 from rota.domain.carts.intake import ItemJob, ItemReader, NewItem, waves_in_words
 from rota.domain.errors import Conflict, Invalid, NotFound, Problem, did_you_mean, quoted
-from rota.domain.ids import CartId, RunId, new_cart_id
+from rota.domain.ids import CartId, RunId, is_cart_beginning, new_cart_id
 from rota.domain.job import Job, rules_of
 from rota.domain.jobfile import read_job
 from rota.domain.jobfile.carts import Reference, Referred, unknown_references
@@ -148,11 +148,12 @@ async def _capacity(engine: Engine, jobs: Sequence[ItemJob]) -> tuple[int | None
     slots, unrunnable = 0, []
     for each in jobs:
         rules = rules_of(each.spec)
+        shape = shape_of(rules)
         able = [
             session
             for session in sessions
             if session.pool == rules.pool
-            and not unmet(shape_of(rules), session.labels, session.functions)
+            and not unmet(shape, session.labels, session.functions, offers=session.offered)
         ]
         slots = max(slots, sum(session.slots for session in able))
         if not able:
@@ -341,7 +342,7 @@ async def find_cart(engine: Engine, cart: str, *, project: ProjectSet = "default
     """
     store = engine.store
     found = await store.carts(CartQuery(project=project, ids=[cart]))
-    if not found and cart.startswith("c_") and isinstance(project, str):
+    if not found and is_cart_beginning(cart) and isinstance(project, str):
         found = await store.carts(CartQuery(project, id_prefix=cart, limit=_AMBIGUOUS_SHOWN))
     if not found:
         found = await store.carts(CartQuery(project, name=cart, limit=1))

@@ -8,15 +8,14 @@ people make (`create_worker_token`) are not renewed: they last as long as was sa
 from __future__ import annotations
 
 import re
-import secrets
 from dataclasses import dataclass
 from datetime import timedelta
 
-from rota.domain.credentials import ALPHABET, RANDOM_CHARACTERS, SecretKind, compose, shown_part
+from rota.domain.credentials import SecretKind, digest, new_secret, new_token_id, shown_part
 from rota.domain.errors import Conflict, Denied, Invalid, NotFound, quoted
 from rota.domain.ids import micros
 from rota.operations.engine import Engine
-from rota.operations.tokens import authenticate_worker, digest
+from rota.operations.tokens import authenticate_worker
 from rota.ports.credentials import NewCredential, NewJoinToken
 from rota.ports.records import Token
 from rota.ports.store import Store
@@ -44,7 +43,7 @@ async def create_join_token(
         raise Invalid(f"uses: {uses} is not between 1 and {MAX_USES}")
     if not timedelta(0) < lifetime <= MAX_JOIN_LIFETIME:
         raise Invalid("a join token lives for a while, at most 30 days", hint="such as 1h")
-    secret, token_id = _new_secret(SecretKind.JOIN), _new_id()
+    secret, token_id = new_secret(SecretKind.JOIN), new_token_id()
     name = f"join {pool}" if pool else "join"
     token = NewJoinToken(token_id, name, digest(secret), shown_part(secret), uses, lifetime, pool)
     await store.add_join_token(token, actor=actor)
@@ -75,14 +74,6 @@ def _check_name(value: str, what: str) -> None:
         )
 
 
-def _new_secret(kind: SecretKind) -> str:
-    return compose(kind, "".join(secrets.choice(ALPHABET) for _ in range(RANDOM_CHARACTERS)))
-
-
-def _new_id() -> str:
-    return f"t_{secrets.token_hex(6)}"
-
-
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """Implements `rota.ports.work.CredentialDesk`."""
@@ -103,9 +94,9 @@ class Credentials:
     async def join(self, secret: str, wish: JoinWish) -> Credential:
         _check_name(wish.worker, "worker")
         _check_name(wish.pool, "pool")
-        credential = _new_secret(SecretKind.WORKER)
+        credential = new_secret(SecretKind.WORKER)
         wanted = NewCredential(
-            _new_id(),
+            new_token_id(),
             wish.worker,
             wish.pool,
             digest(credential),
@@ -117,7 +108,7 @@ class Credentials:
         return Credential(credential, micros(expires_at))
 
     async def renew(self, identity: WorkerIdentity) -> Credential:
-        secret = _new_secret(SecretKind.WORKER)
+        secret = new_secret(SecretKind.WORKER)
         expires_at = None
         if identity.credential is not None:
             expires_at = await self.engine.store.renew_credential(

@@ -15,13 +15,15 @@ from rota.domain.credentials import (
     CODE_ALPHABET,
     CODE_CHARACTERS,
     SecretKind,
+    digest,
+    new_secret,
+    new_token_id,
     read_code,
     shown_part,
 )
 from rota.domain.errors import NotFound
 from rota.operations.engine import Engine
-from rota.operations.logins import TERMINAL_LIFETIME, new_secret, new_token_id
-from rota.operations.tokens import digest
+from rota.operations.logins import TERMINAL_LIFETIME
 from rota.ports.logins import DeviceGrant, Polled
 from rota.ports.records import NewToken
 

@@ -72,7 +72,8 @@ class UpcomingJob:
 async def make_forecast(engine: Engine, ahead: timedelta) -> Forecast:
     """Make a forecast from what is known now. Takes no lock, and does not block the event loop."""
     until = await engine.store.now() + ahead
-    return await run_in_thread(forecast_from, await read_inputs(engine, until))
+    forecast = await run_in_thread(forecast_from, await read_inputs(engine, until))
+    return replace(forecast, accuracy=await recent_accuracy(engine))
 
 
 async def upcoming_jobs(
@@ -205,8 +206,7 @@ async def look_ahead(engine: Engine, question: Question) -> Outlook:
     now = await engine.store.now()
     begin, end = _window(question, now)
     forecast = await latest_forecast(engine, end - now)
-    accuracy = await recent_accuracy(engine)
-    return await run_in_thread(_outlook, forecast, question, (begin, end), accuracy)
+    return await run_in_thread(_outlook, forecast, question, (begin, end))
 
 
 async def recent_accuracy(engine: Engine) -> Accuracy | None:
@@ -232,7 +232,6 @@ def _outlook(
     forecast: Forecast,
     question: Question,
     window: tuple[datetime, datetime],
-    accuracy: Accuracy | None,
 ) -> Outlook:
     first, last = ((at - forecast.made_at).total_seconds() for at in window)
     coming = coming_runs(forecast, question.project, first, last)
@@ -247,7 +246,7 @@ def _outlook(
         load=_load(forecast, question, window),
         saturations=saturations(named, last),
         slow=[*islice(_slow(forecast, question), MOST_LISTED)],
-        accuracy=accuracy,
+        accuracy=forecast.accuracy,
     )
 
 

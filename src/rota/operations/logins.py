@@ -16,7 +16,7 @@ from datetime import timedelta
 import structlog
 
 from rota.domain.access import Role
-from rota.domain.credentials import ALPHABET, RANDOM_CHARACTERS, SecretKind, compose, shown_part
+from rota.domain.credentials import SecretKind, digest, new_secret, new_token_id, shown_part
 from rota.domain.errors import Denied, RotaError, Unavailable, quoted
 from rota.domain.identity import (
     Person,
@@ -91,9 +91,7 @@ async def begin(engine: Engine, next_path: str, return_to: str, browser: str = "
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest())
     request = LoginRequest(state, nonce, challenge.rstrip(b"=").decode(), return_to)
     address = await provider_of(engine).login_address(request)
-    attempt = LoginAttempt(
-        _digest(state), _digest(browser), nonce, verifier, checked_next(next_path)
-    )
+    attempt = LoginAttempt(digest(state), digest(browser), nonce, verifier, checked_next(next_path))
     await engine.store.begin_login(attempt, ATTEMPT_LIFETIME)
     return Begun(address, browser)
 
@@ -101,7 +99,7 @@ async def begin(engine: Engine, next_path: str, return_to: str, browser: str = "
 async def finish(engine: Engine, back: Return, return_to: str) -> Opened:
     """Open a session for a person who is back from the provider; raise `Denied` if not let in."""
     provider = provider_of(engine)
-    attempt = await engine.store.finish_login(_digest(back.state), _digest(back.browser))
+    attempt = await engine.store.finish_login(digest(back.state), digest(back.browser))
     if attempt is None:
         raise refused(
             "this login was not begun in this browser, or took longer than ten minutes",
@@ -116,7 +114,7 @@ async def finish(engine: Engine, back: Return, return_to: str) -> Opened:
         id=new_token_id(),
         name=handle,
         role=Role.ADMIN,  # as much as the principal may
-        digest=_digest(secret),
+        digest=digest(secret),
         kind="session",
         created_by=handle,
         lifetime=engine.logins.lifetime,
@@ -258,19 +256,3 @@ async def end_from_provider(engine: Engine, logout_token: str) -> int:
     now = await engine.store.now()
     ended = ended_by_logout(token.header, token.claims, provider.rules, now=now)
     return await engine.store.end_logins(ended)
-
-
-# --- secrets
-
-
-def new_secret(kind: SecretKind) -> str:
-    """Return a new secret of this kind."""
-    return compose(kind, "".join(secrets.choice(ALPHABET) for _ in range(RANDOM_CHARACTERS)))
-
-
-def new_token_id() -> str:
-    return f"t_{secrets.token_hex(6)}"
-
-
-def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()

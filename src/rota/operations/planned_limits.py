@@ -26,10 +26,12 @@ from rota.domain.jobfile.uses import (
 )
 from rota.domain.keys import Declaration, Limit, Quota, Resource
 from rota.domain.resources import Vector
+from rota.domain.walls import walls_of
 from rota.operations.calendars import PlannedCalendars
 from rota.operations.engine import Engine
 from rota.operations.limits import DeclarationChange, change_of
 from rota.operations.tenants import open_sessions
+from rota.operations.walls import without_walls
 from rota.ports.records import Declared, JobQuery, Session
 
 _MOST_MEANT = 1_000  # names that a wrong one is compared with
@@ -63,7 +65,7 @@ async def check_uses(
     `declared` is what there will be, by project, and `removed` are jobs of the file's project
     that go with it.
     """
-    workers = _Workers(await _sessions(engine, file), engine.pools.largest)
+    workers = _Workers(await _sessions(engine, file), await _largest(engine, file))
     report = Report()
     for project, declarations in declared.items():
         jobs = {entry.name: entry for entry in file.jobs if entry.spec.project == project}
@@ -84,8 +86,17 @@ async def check_uses(
 
 async def _sessions(engine: Engine, file: JobFile) -> list[Session]:
     """Return the known workers, if any job demands something of them."""
-    is_asked = any(entry.needs or _takes_resources(entry) for entry in file.jobs)
-    return await open_sessions(engine, _projects(file), alive_only=False) if is_asked else []
+    is_asked = any(
+        entry.needs or _takes_resources(entry) or walls_of(entry.spec) for entry in file.jobs
+    )
+    return await open_sessions(engine, file.projects, alive_only=False) if is_asked else []
+
+
+async def _largest(engine: Engine, file: JobFile) -> Mapping[str, Vector]:
+    """Return how large runs may be by pool; nothing of pools that are other projects' alone."""
+    largest = engine.pools.largest
+    closed = await engine.store.closed_pools(file.projects) if largest else ()
+    return {pool: most for pool, most in largest.items() if pool not in closed}
 
 
 def _takes_resources(entry: JobEntry) -> bool:
@@ -94,11 +105,7 @@ def _takes_resources(entry: JobEntry) -> bool:
 
 async def _pools(engine: Engine, file: JobFile) -> set[str]:
     """Return the pools that have a worker now, and that the file's projects may use."""
-    return {session.pool for session in await open_sessions(engine, _projects(file))}
-
-
-def _projects(file: JobFile) -> set[str]:
-    return {file.project, *(entry.spec.project for entry in file.jobs)}
+    return {session.pool for session in await open_sessions(engine, file.projects)}
 
 
 def _unserved(file: JobFile, pools: Collection[str]) -> Iterator[Problem]:
@@ -162,6 +169,8 @@ def _warnings(entry: JobEntry, known: Known, crew: Sequence[Session]) -> Iterato
     labels = [session.labels for session in crew]
     if needs and (warning := without_labels(needs, entry.spec.needs, pool, labels)):
         yield warning
+    if warning := without_walls(entry, crew):
+        yield warning
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +214,7 @@ async def plan_limits(
 
     `removed` are jobs of the file's project that go with it.
     """
-    projects = sorted({file.project, *(entry.spec.project for entry in file.jobs)})
+    projects = sorted(file.projects)
     stored = {project: await engine.store.declarations(project) for project in projects}
     declared = {project: _declared(file, project, stored[project]) for project in projects}
     return PlannedLimits(

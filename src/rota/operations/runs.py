@@ -11,7 +11,14 @@ from datetime import datetime
 from typing import Any
 
 from rota.domain.errors import Conflict, Invalid, NotFound, Problem
-from rota.domain.ids import JobId, RunId, new_run_id, new_run_ids
+from rota.domain.ids import (
+    RUN_BEGINNING,
+    JobId,
+    RunId,
+    is_run_beginning,
+    new_run_id,
+    new_run_ids,
+)
 from rota.domain.job import Job
 from rota.domain.jobfile import JobEntry, JobFile, parse_input_sets, parse_inputs
 from rota.domain.run import Run, Trigger
@@ -138,13 +145,13 @@ async def resolve(engine: Engine, run: Run, state: RunState, *, actor: str) -> R
 
 
 async def find_run(engine: Engine, run_id: str, *, project: str = "default") -> Run:
-    """Find a run by its id or a unique prefix of it."""
+    """Find a run by its id or a unique prefix of it that has its time."""
     found = await engine.store.runs(RunQuery(project=project, ids=[run_id]))
-    if not found and run_id.startswith("r_"):
+    if not found and is_run_beginning(run_id):
         query = RunQuery(project=project, id_prefix=run_id, limit=_AMBIGUOUS_SHOWN)
         found = await engine.store.runs(query)
     if not found:
-        raise NotFound(f"no run {run_id!r}", code="run_not_found", hint="rota run list shows them")
+        raise NotFound(f"no run {run_id!r}", code="run_not_found", hint=_hint(run_id))
     if len(found) > 1:
         shown = ", ".join(run.id for run in found)
         raise Conflict(
@@ -153,6 +160,12 @@ async def find_run(engine: Engine, run_id: str, *, project: str = "default") -> 
             hint="type more of the id",
         )
     return found[0]
+
+
+def _hint(run_id: str) -> str:
+    is_short = run_id.startswith("r_") and len(run_id) < RUN_BEGINNING
+    shorter = f"type {RUN_BEGINNING} characters of its id or more; " if is_short else ""
+    return f"{shorter}rota run list shows them"
 
 
 async def hold(engine: Engine, run: Run, *, actor: str) -> Run:

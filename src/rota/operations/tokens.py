@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -22,23 +20,24 @@ from rota.domain.access import (
     require_verb,
 )
 from rota.domain.credentials import (
-    ALPHABET,
-    RANDOM_CHARACTERS,
     SecretKind,
-    compose,
+    digest,
     kind_of,
+    new_secret,
+    new_token_id,
     shown_part,
 )
 from rota.domain.errors import Denied, Invalid, NotFound, quoted
+from rota.domain.identity import is_reserved
 from rota.domain.spec import DEFAULT_PROJECT
 from rota.operations import logins
 from rota.operations.engine import Engine
+from rota.ports.logins import Told
 from rota.ports.records import FoundToken, NewToken, Token
 from rota.ports.store import Store
 from rota.ports.work import WorkerIdentity
 
 LOGIN_LIFETIME = timedelta(minutes=10)
-SESSION_LIFETIME = timedelta(days=7)
 _KINDS = {  # of tokens, as they are stored, and of their secrets
     "api": SecretKind.PROGRAM,
     "session": SecretKind.SESSION,
@@ -109,11 +108,6 @@ def caller_of(found: FoundToken) -> Caller:
     )
 
 
-def digest(secret: str) -> str:
-    """Return the stored form of a secret. Secrets are random, so a fast hash is enough."""
-    return hashlib.sha256(secret.encode()).hexdigest()
-
-
 async def create_token(
     store: Store,
     *,
@@ -144,10 +138,21 @@ async def create_token(
 
 
 def _require_handle(name: str) -> None:
-    if not _HANDLE.fullmatch(name):
+    if not _HANDLE.fullmatch(name) or " ".join(name.split()) != name:
         raise Invalid(
             f"{quoted(name)} is not a name",
-            hint="use letters, digits, ' ', '.', '_', '@' and '-', at most 128",
+            hint="use letters, digits, '.', '_', '@', '-' and single spaces, at most 128",
+        )
+
+
+def require_free_handle(name: str) -> None:
+    """Raise `Invalid` unless somebody may be called so whom a caller brings along."""
+    _require_handle(name)
+    if is_reserved(name):
+        raise Invalid(
+            f"{quoted(name)} is what Rota calls itself, or something else",
+            code="name_reserved",
+            hint="take another name",
         )
 
 
@@ -163,6 +168,7 @@ async def grant_token(
 ) -> tuple[str, str]:
     """Create a token as `create_token` does, for a caller who must be an admin where it is for."""
     caller.require(Role.ADMIN, terms.project or INSTALLATION)
+    require_free_handle(name)
     return await create_token(
         engine.store,
         name=name,
@@ -201,7 +207,7 @@ async def create_login_link_secret(store: Store, *, actor: str) -> str:
 async def log_in(engine: Engine, secret: str, *, takes_tokens: bool = True) -> tuple[str, Caller]:
     """Exchange a one-time secret, or where these are taken an API token, for a session secret.
 
-    The session has the rights of what opened it.
+    The session has the rights of what opened it, and ends as those of people with a provider do.
     """
     found = await _used_up(engine, secret) or await _valid(
         engine, secret, "api" if takes_tokens else "login", _bad_credentials
@@ -212,13 +218,14 @@ async def log_in(engine: Engine, secret: str, *, takes_tokens: bool = True) -> t
         opener.role,
         "session",
         opener.name,
-        SESSION_LIFETIME,
+        engine.logins.lifetime,
         parent=opener.id if opener.kind == "api" else None,
         principal=opener.principal,
         project=opener.project,
         verbs=opener.verbs,
     )
-    _, session = await _create(engine.store, new)
+    token, session = _made(new)
+    await engine.store.open_login(token, Told(), engine.logins.idle)
     return session, await authenticate(engine, session, is_cookie=True)
 
 
@@ -241,7 +248,7 @@ async def authenticate(engine: Engine, secret: str, *, is_cookie: bool = False) 
     """
     if not is_cookie and secret.count(".") == _DOTS_OF_JWT:
         return await _bearer_of_provider(engine, secret)
-    is_terminal = _looks_like(secret, "terminal") and not _looks_like(secret, "api")
+    is_terminal = secret.startswith(f"rota{SecretKind.TERMINAL}_")
     kind = "session" if is_cookie else "terminal" if is_terminal else "api"
     found = await _valid(engine, secret, kind, lambda: invalid_token(secret))
     if found.session is not None and await logins.attend(engine, found.token, found.session):
@@ -341,11 +348,16 @@ class _New:
 
 
 async def _create(store: Store, new: _New) -> tuple[str, str]:
-    token_id = f"t_{secrets.token_hex(6)}"
-    random = "".join(secrets.choice(ALPHABET) for _ in range(RANDOM_CHARACTERS))
-    secret = compose(_KINDS[new.kind], random)
+    token, secret = _made(new)
+    await store.add_token(token)
+    return token.id, secret
+
+
+def _made(new: _New) -> tuple[NewToken, str]:
+    """Return a token with its secret."""
+    secret = new_secret(_KINDS[new.kind])
     token = NewToken(
-        id=token_id,
+        id=new_token_id(),
         name=new.name,
         role=new.role,
         digest=digest(secret),
@@ -360,5 +372,4 @@ async def _create(store: Store, new: _New) -> tuple[str, str]:
         shown=shown_part(secret),
         given_by=new.given_by,
     )
-    await store.add_token(token)
-    return token_id, secret
+    return token, secret

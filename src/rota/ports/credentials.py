@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -107,8 +107,4 @@ class TokenStore(Protocol):
         Returns whether it was valid until now; all servers forget what they know of callers. The
         sessions of the worker whose it was are barred in the same transaction.
         """
-        ...
-
-    async def existing_projects(self, names: Collection[str]) -> frozenset[str]:
-        """Return which of these are projects."""
         ...

@@ -27,7 +27,7 @@ class LoginAttempt:
 class Told:
     """What the provider said of a person; tokens of it are sealed, or None where no ring is."""
 
-    person: Person | None = None  # None: a refresh without an ID token
+    person: Person | None = None  # None: a refresh without an ID token, or a login without it
     refresh_token: str | None = field(default=None, repr=False)
     id_token: str | None = field(default=None, repr=False)
 

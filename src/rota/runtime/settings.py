@@ -52,6 +52,7 @@ class Settings:
     trusted_proxies: tuple[Network, ...] = ()
     store: str = field(default="", repr=False)
     store_pool: int = 6
+    default_isolation: str = ""
     blobs: str = field(default="", repr=False)
     queue: str = field(default="", repr=False)
     roles: tuple[ServerRole, ...] = tuple(ServerRole)
@@ -160,6 +161,9 @@ MEANINGS: Mapping[str, str] = {
     " forwarded headers tell the address of the client (default: none are believed)",
     "store": "the durable truth: sqlite:///PATH (default: in home) or postgresql://…",
     "store_pool": "PostgreSQL connections for the API; leases and firing have others",
+    "default_isolation": "isolation of jobs that name none, written into a store when it is made:"
+    " sandbox, with outbound network, or process (default: sandbox, in rota up process); later"
+    " rota server defaults changes it",
     "blobs": "output and files: file://PATH (default: in home), s3://, gs:// or az://BUCKET/PREFIX",
     "queue": "wake-ups between servers: nats://HOST[,HOST…] or postgresql://…, without a pooler;"
     " empty: the store itself",
@@ -479,6 +483,7 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "trusted_proxies": _networks,
     "store": _address("a store", SQLITE, *(f"{scheme}://" for scheme in POSTGRES_SCHEMES)),
     "store_pool": _number("connections", 1, 1_000),
+    "default_isolation": _choice("", "process", "sandbox"),
     "blobs": _address("a blob store", FILES, "s3://", "gs://", "az://"),
     "queue": _queue,
     "roles": _roles,

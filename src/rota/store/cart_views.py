@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from operator import itemgetter
 
-from rota.domain.access import is_in
 from rota.domain.carts.facts import ItemState
 from rota.domain.errors import Conflict, StaleTransition
 from rota.domain.ids import CartId, JobId, instant, micros, shard_of
@@ -49,12 +48,12 @@ _LATER_THAN_ALL = 2**62
 
 def carts(wanted: CartQuery, /) -> Script[list[Cart]]:
     rows = yield _carts_query(wanted)
-    return [cart_from(row) for row in rows if is_in(row["project"], wanted.project)]
+    return [cart_from(row) for row in rows]
 
 
 def _carts_query(wanted: CartQuery) -> Query:
     if wanted.ids is not None:
-        return query("select_carts_by_id", ids=wanted.ids)
+        return query("select_carts_by_id", ids=wanted.ids, **project_filter(wanted.project))
     if wanted.id_prefix is not None:
         return query(
             "select_carts_by_prefix",
@@ -71,9 +70,11 @@ def _carts_query(wanted: CartQuery) -> Query:
         "name_like": like_pattern(wanted.name_like),
         "any_state": int(not wanted.states),
         "states": wanted.states,
-        "created_by": wanted.created_by,
         "limit": wanted.limit,
     }
+    if wanted.created_by is not None:
+        among = project_filter(wanted.project)
+        return query("select_carts_of_user", created_by=wanted.created_by, **among, **filters)
     if isinstance(wanted.project, str):
         return query("select_carts", project=wanted.project, **filters)
     return query("select_carts_of_projects", **project_filter(wanted.project), **filters)

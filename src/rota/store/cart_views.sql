@@ -1,6 +1,7 @@
 -- name: select_carts_by_id
 -- These carts.
-SELECT * FROM cart WHERE id = ANY(:ids) AND state <> 'LOADING';
+SELECT * FROM cart WHERE id = ANY(:ids) AND state <> 'LOADING'
+    AND (:any_project = 1 OR coalesce(project, '') = ANY(:projects));
 
 -- name: select_carts
 -- Carts, newest first.
@@ -9,7 +10,6 @@ WHERE project = :project AND state <> 'LOADING' AND (created_at, id) < (:before_
     AND (CAST(:name AS TEXT) IS NULL OR name = :name)
     AND (CAST(:name_like AS TEXT) IS NULL OR lower(name) LIKE lower(:name_like) ESCAPE '\')
     AND (:any_state = 1 OR state = ANY(:states))
-    AND (CAST(:created_by AS TEXT) IS NULL OR created_by = :created_by)
 ORDER BY created_at DESC, id DESC LIMIT :limit;
 
 -- name: select_carts_of_projects
@@ -19,7 +19,16 @@ WHERE (:any_project = 1 OR project = ANY(:projects)) AND state <> 'LOADING' AND 
     AND (CAST(:name AS TEXT) IS NULL OR name = :name)
     AND (CAST(:name_like AS TEXT) IS NULL OR lower(name) LIKE lower(:name_like) ESCAPE '\')
     AND (:any_state = 1 OR state = ANY(:states))
-    AND (CAST(:created_by AS TEXT) IS NULL OR created_by = :created_by)
+ORDER BY created_at DESC, id DESC LIMIT :limit;
+
+-- name: select_carts_of_user
+-- Carts that one user submitted, in some projects or all, newest first.
+SELECT * FROM cart
+WHERE created_by = :created_by AND state <> 'LOADING' AND (created_at, id) < (:before_at, :before_id)
+    AND (:any_project = 1 OR coalesce(project, '') = ANY(:projects))
+    AND (CAST(:name AS TEXT) IS NULL OR name = :name)
+    AND (CAST(:name_like AS TEXT) IS NULL OR lower(name) LIKE lower(:name_like) ESCAPE '\')
+    AND (:any_state = 1 OR state = ANY(:states))
 ORDER BY created_at DESC, id DESC LIMIT :limit;
 
 -- name: select_carts_by_prefix

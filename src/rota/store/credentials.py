@@ -87,6 +87,15 @@ def _take_use(tx: Tx, token: Row, live: Sequence[Row], wanted: NewCredential) ->
             code="name_taken",
             hint="give this one another name with --name, or take its place with --replace",
         )
+    # A join token of one pool would else stop any worker of all others, whose names lists show.
+    if any(token["pool"] not in (None, row["pool"]) for row in live):
+        raise Denied(
+            f"a worker named {wanted.worker} has a credential that is not for the pool"
+            f" {token['pool']}: this join token cannot take its place",
+            code="foreign_pool",
+            hint="give this one another name with --name, or let an admin revoke that one: rota"
+            f" worker revoke {wanted.worker}",
+        )
     if not unused and not (yield query("take_use", id=token["id"], now=tx.now)):
         raise _bad_join_token()
 

@@ -20,7 +20,7 @@ UPDATE token SET uses_left = uses_left - 1, last_used_at = :now WHERE id = :id A
 
 -- name: live_credentials
 -- All that are valid of the worker of this name.
-SELECT id, created_by, last_used_at FROM token
+SELECT id, created_by, last_used_at, pool FROM token
 WHERE name = :name AND kind = 'worker' AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now);
 
 -- name: insert_credential

@@ -253,21 +253,20 @@ def find(wanted: JobQuery, /) -> Script[list[Job]]:
 
 
 def _list_query(wanted: JobQuery) -> Query:
-    filters = {
+    filters: dict[str, object] = {
         "after_name": wanted.after_name,
         "name_like": like_pattern(wanted.name_like),
         "set_name": wanted.set_name,
-        "created_by": wanted.created_by,
         "limit": wanted.limit,
     }
-    if isinstance(wanted.project, str):
-        return query("select_jobs", project=wanted.project, **filters)
-    return query(
-        "select_jobs_of_projects",
-        **project_filter(wanted.project),
-        after_project=wanted.after_project,
-        **filters,
-    )
+    project = wanted.project
+    if isinstance(project, str) and wanted.created_by is None:
+        return query("select_jobs", project=project, **filters)
+    filters |= project_filter(project)
+    filters["after_project"] = project if isinstance(project, str) else wanted.after_project
+    if wanted.created_by is not None:
+        return query("select_jobs_of_user", created_by=wanted.created_by, **filters)
+    return query("select_jobs_of_projects", **filters)
 
 
 def names_of_jobs(project: str, like: str, limit: int) -> Script[list[str]]:

@@ -58,7 +58,6 @@ SELECT * FROM current_job
 WHERE project = :project AND name > :after_name
     AND (CAST(:name_like AS TEXT) IS NULL OR lower(name) LIKE lower(:name_like) ESCAPE '\')
     AND (CAST(:set_name AS TEXT) IS NULL OR set_name = :set_name)
-    AND (CAST(:created_by AS TEXT) IS NULL OR created_by = :created_by)
 ORDER BY name LIMIT :limit;
 
 -- name: select_jobs_of_projects
@@ -68,7 +67,15 @@ WHERE (project, name) > (:after_project, :after_name)
     AND (:any_project = 1 OR project = ANY(:projects))
     AND (CAST(:name_like AS TEXT) IS NULL OR lower(name) LIKE lower(:name_like) ESCAPE '\')
     AND (CAST(:set_name AS TEXT) IS NULL OR set_name = :set_name)
-    AND (CAST(:created_by AS TEXT) IS NULL OR created_by = :created_by)
+ORDER BY project, name LIMIT :limit;
+
+-- name: select_jobs_of_user
+-- Jobs that one user made, in some projects or all, in order of these and of their names.
+SELECT * FROM current_job
+WHERE created_by = :created_by AND (project, name) > (:after_project, :after_name)
+    AND (:any_project = 1 OR coalesce(project, '') = ANY(:projects))
+    AND (CAST(:name_like AS TEXT) IS NULL OR lower(name) LIKE lower(:name_like) ESCAPE '\')
+    AND (CAST(:set_name AS TEXT) IS NULL OR set_name = :set_name)
 ORDER BY project, name LIMIT :limit;
 
 -- name: select_jobs_by_id

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from itertools import islice
 
 from rota.domain.access import INSTALLATION, Rights, Role, combined
-from rota.domain.errors import Conflict, Denied
-from rota.domain.identity import EndedSession, Person, handles_for
+from rota.domain.errors import Denied
+from rota.domain.identity import EndedSession, Person, handle_from, wished_handle
+from rota.domain.ids import micros
 from rota.ports.logins import DeviceGrant, FoundPerson, LoginAttempt, Polled, Told
+from rota.ports.projects import AWAITED, Principal, PrincipalKind, PrincipalRef
 from rota.ports.records import NewToken
 from rota.store import principals, tokens
 from rota.store.rows import to_json, token_from
@@ -20,7 +21,6 @@ from rota.store.tx import Tx
 _MICROSECOND = timedelta(microseconds=1)
 _SLOWER = timedelta(seconds=5) // _MICROSECOND  # for terminals that ask too often
 _NEVER_IDLE = timedelta(days=366) // _MICROSECOND  # terminals end by the end of their token
-_TRIES = 1_000  # names that a person's may have been taken under
 _ADMIN_GROUPS = "oidc_admin_groups"  # who made bindings of groups that the settings name
 
 
@@ -54,15 +54,14 @@ def finish(tx: Tx, state: str, browser: str) -> Script[LoginAttempt | None]:
 
 def sign_in(tx: Tx, person: Person) -> Script[str]:
     """The handle of a user; at first sight they become a principal without any role."""
-    known = yield from _known(person)
+    known = yield from principals.by_subject(PrincipalKind.USER, person.issuer, person.subject)
     if known is None:
-        known = yield from _made(tx, person)
-    if known["disabled_at"] is not None:
-        raise disabled(known["handle"])
-    if (known["title"], known["email"]) != (person.title, person.email):
-        values = (person.title, person.email, known["handle"])
-        yield Many("rename_user", [values])
-    handle = str(known["handle"])
+        known = (yield from _come(person)) or (yield from principals.make(tx, _reference(person)))
+    handle = known.handle
+    if known.disabled_at is not None:
+        raise disabled(handle)
+    if (known.title, known.email) != (person.title, person.email):
+        yield Many("rename_user", [(person.title, person.email, handle)])
     yield from principals.inherit(tx, handle, person.issuer, person.email)
     return handle
 
@@ -73,31 +72,25 @@ def disabled(handle: str) -> Denied:
     )
 
 
-def _known(person: Person) -> Script[Row | None]:
-    rows = yield query("user_by_subject", issuer=person.issuer, subject=person.subject)
-    return rows[0] if rows else None
+def _reference(person: Person) -> PrincipalRef:
+    handle, kind = wished_handle(person), PrincipalKind.USER
+    return PrincipalRef(kind, person.issuer, person.subject, handle, person.title, person.email)
 
 
-def _made(tx: Tx, person: Person) -> Script[Row]:
-    for handle in islice(handles_for(person), _TRIES):
-        made = yield query(
-            "make_principal",
-            handle=handle,
-            kind="user",
-            issuer=person.issuer,
-            subject=person.subject,
-            title=person.title,
-            email=person.email,
-            by=handle,
-            now=tx.now,
-        )
-        # Not made: the handle is another's, or this person logs in twice at once.
-        known = yield from _known(person)
-        if made:
-            tx.record("principal.created", [handle], actor=handle, kind="user")
-        if known is not None:
-            return known
-    raise Conflict(f"no name is left for {person.username}", code="name_taken")
+def _come(person: Person) -> Script[Principal | None]:
+    """The principal that was made of a person's address, and is theirs from now on; None: none.
+
+    So they have the handle under which somebody gave them their roles, or has disabled them.
+    """
+    if not person.email:
+        return None
+    rows = yield query(
+        "user_comes",
+        issuer=person.issuer,
+        awaited=f"{AWAITED}{person.email}",
+        subject=person.subject,
+    )
+    return principals.principal_from(rows[0]) if rows else None
 
 
 def find_person(person: Person) -> Script[FoundPerson | None]:
@@ -118,46 +111,30 @@ def bind_admin_groups(tx: Tx, issuer: str, groups: frozenset[str]) -> Script[Non
     before = yield query("groups_bound_by", by=_ADMIN_GROUPS)
     for row in before:
         if row["issuer"] != issuer or row["subject"] not in groups:
-            yield query("unbind", principal=row["handle"], scope=INSTALLATION)
+            yield query("take_binding", principal=row["handle"], scope=INSTALLATION)
             tx.effects.callers = True
     bound = {row["subject"] for row in before if row["issuer"] == issuer}
     for group in sorted(groups - bound):
-        handle = yield from _group(tx, issuer, group)
+        ref = PrincipalRef(PrincipalKind.GROUP, issuer, group, handle_from(f"group-{group}"), group)
+        handle = (yield from principals.make(tx, ref, actor=_ADMIN_GROUPS)).handle
         given = yield query("role_in", principal=handle, scope=INSTALLATION)
         if given and Role(given[0]["role"]) is Role.ADMIN:  # by somebody, who may take it again
             continue
-        yield Many("bind_at_least", [(handle, INSTALLATION, Role.ADMIN, _ADMIN_GROUPS, tx.now)])
+        yield Many("put_binding", [(handle, INSTALLATION, Role.ADMIN, _ADMIN_GROUPS, tx.now)])
         tx.effects.callers = True
-
-
-def _group(tx: Tx, issuer: str, name: str) -> Script[str]:
-    """The handle of a group, which is made if need be."""
-    for handle in islice(handles_for(Person(issuer, name, f"group-{name}")), _TRIES):
-        known = yield query("group_by_name", issuer=issuer, name=name)
-        if known:
-            return str(known[0]["handle"])
-        yield query(
-            "make_principal",
-            handle=handle,
-            kind="group",
-            issuer=issuer,
-            subject=name,
-            title=name,
-            email="",
-            by=_ADMIN_GROUPS,
-            now=tx.now,
-        )
-    raise Conflict(f"no name is left for the group {name}", code="name_taken")
 
 
 # --- sessions
 
 
 def open_session(tx: Tx, token: NewToken, told: Told, idle: timedelta) -> Script[None]:
-    """A session, and what the provider said; their other sessions learn of the groups."""
+    """A session, and what the provider said; their other sessions learn of the groups.
+
+    Nobody has said anything of whoever comes by a link or with a token: their session ends as
+    others do, and is of nobody else.
+    """
     yield from tokens.add(tx, token)
-    person = told.person
-    assert person is not None, "somebody has logged in"
+    person = told.person or Person(issuer="", subject=token.id, username="")
     values = (
         token.id,
         person.issuer,
@@ -170,7 +147,8 @@ def open_session(tx: Tx, token: NewToken, told: Told, idle: timedelta) -> Script
         tx.now + idle // _MICROSECOND,
     )
     yield Many("insert_login", [values])
-    yield from _spread_groups(tx, person)
+    if told.person is not None:
+        yield from _spread_groups(tx, person)
     yield query("drop_logins_without_token")
 
 
@@ -227,7 +205,12 @@ def id_token_of(token: str) -> Script[str | None]:
 def end(tx: Tx, ended: EndedSession) -> Script[int]:
     """Sessions that the provider has ended; their number."""
     rows = yield query(
-        "end_logins", issuer=ended.issuer, sid=ended.sid, subject=ended.subject, now=tx.now
+        "end_logins",
+        issuer=ended.issuer,
+        sid=ended.sid,
+        subject=ended.subject,
+        at=micros(ended.at),
+        now=tx.now,
     )
     if rows:
         tx.effects.callers = True

@@ -12,21 +12,11 @@ VALUES (:state, :browser, :nonce, :verifier, :next, :expires_at);
 DELETE FROM login_attempt WHERE state = :state AND browser = :browser AND expires_at > :now
 RETURNING nonce, verifier, next;
 
--- name: user_by_subject
--- A user by what the provider calls them.
-SELECT handle, title, email, disabled_at FROM principal
-WHERE kind = 'user' AND issuer = :issuer AND subject = :subject AND issuer <> '';
-
--- name: group_by_name
--- A group of a provider.
-SELECT handle FROM principal
-WHERE kind = 'group' AND issuer = :issuer AND subject = :name AND issuer <> '';
-
--- name: make_principal
--- A user or group, unless the handle is taken or they have one.
-INSERT INTO principal (handle, kind, issuer, subject, title, email, created_by, created_at)
-VALUES (:handle, :kind, :issuer, :subject, :title, :email, :by, :now)
-ON CONFLICT DO NOTHING RETURNING handle;
+-- name: user_comes
+-- A user whom somebody has named by their address is known by what the provider calls them.
+UPDATE principal SET subject = :subject
+WHERE kind = 'user' AND issuer = :issuer AND subject = :awaited AND issuer <> ''
+RETURNING *;
 
 -- name: rename_user
 -- What the provider says of a user has changed.
@@ -47,10 +37,6 @@ WHERE principal.kind = 'user' AND principal.issuer = :issuer AND principal.subje
 SELECT principal.handle, principal.issuer, principal.subject
 FROM binding JOIN principal ON principal.handle = binding.principal
 WHERE binding.scope = '*' AND binding.created_by = :by AND principal.kind = 'group';
-
--- name: unbind
--- A principal has no role there any more.
-DELETE FROM binding WHERE principal = :principal AND scope = :scope;
 
 -- name: insert_login
 -- What the provider said when a session was opened.
@@ -100,7 +86,7 @@ SELECT id_token FROM login_session WHERE token = :token;
 UPDATE token SET revoked_at = :now
 WHERE revoked_at IS NULL AND id IN (
     SELECT login_session.token FROM login_session JOIN token AS own ON own.id = login_session.token
-    WHERE login_session.issuer = :issuer
+    WHERE login_session.issuer = :issuer AND own.created_at <= :at
         AND ((login_session.sid <> '' AND login_session.sid = :sid)
             OR (login_session.subject = :subject
                 AND (:sid = '' OR (login_session.sid = '' AND own.kind = 'session')))))

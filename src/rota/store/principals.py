@@ -5,10 +5,12 @@ Whatever changes what somebody may do marks `callers`, so that no server goes by
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
+from itertools import islice
 
 from rota.domain.access import INSTALLATION, Role
 from rota.domain.errors import Conflict, NotFound
+from rota.domain.identity import handles_like
 from rota.domain.ids import instant
 from rota.ports.projects import (
     AWAITED,
@@ -40,10 +42,10 @@ def find(
         rows = yield query("select_principals", after=after, limit=limit)
     else:
         rows = yield query("select_principals_by_handle", handles=handles)
-    return [_principal(row) for row in rows]
+    return [principal_from(row) for row in rows]
 
 
-def _principal(row: Row) -> Principal:
+def principal_from(row: Row) -> Principal:
     return Principal(
         handle=row["handle"],
         kind=PrincipalKind(row["kind"]),
@@ -63,7 +65,7 @@ def inherit(tx: Tx, handle: str, issuer: str, email: str) -> Script[None]:
     For the transaction of their login. What they have already stays where it is higher.
     """
     subject = f"{AWAITED}{email.lower()}"
-    awaited = (yield from _by_subject(PrincipalKind.USER, issuer, subject)) if email else None
+    awaited = (yield from by_subject(PrincipalKind.USER, issuer, subject)) if email else None
     if awaited is None:
         return
     for row in (yield query("select_bindings", scope=None, principal=awaited.handle)):
@@ -75,21 +77,22 @@ def inherit(tx: Tx, handle: str, issuer: str, email: str) -> Script[None]:
         tx.effects.callers = True
 
 
-def _by_subject(kind: PrincipalKind, issuer: str, subject: str) -> Script[Principal | None]:
+def by_subject(kind: PrincipalKind, issuer: str, subject: str) -> Script[Principal | None]:
+    """Whom an issuer calls so."""
     rows = yield query("principal_by_subject", kind=kind, issuer=issuer, subject=subject)
-    return _principal(rows[0]) if rows else None
+    return principal_from(rows[0]) if rows else None
 
 
 def _found(handle: str) -> Script[Principal]:
     rows = yield query("select_principals_by_handle", handles=[handle])
     if not rows:
         raise no_such_principal(handle)
-    return _principal(rows[0])
+    return principal_from(rows[0])
 
 
-def _made(tx: Tx, ref: PrincipalRef, *, actor: str) -> Script[Principal]:
-    """A new principal, unless another transaction made it meanwhile."""
-    for handle in _handles(ref.handle):
+def make(tx: Tx, ref: PrincipalRef, *, actor: str = "") -> Script[Principal]:
+    """A principal, which is new unless it was made before; "": it comes by itself."""
+    for handle in islice(handles_like(ref.handle), _MOST_TRIES):
         made = yield query(
             "insert_principal",
             handle=handle,
@@ -98,22 +101,16 @@ def _made(tx: Tx, ref: PrincipalRef, *, actor: str) -> Script[Principal]:
             subject=ref.subject,
             title=ref.title,
             email=ref.email,
-            actor=actor,
+            actor=actor or handle,
             now=tx.now,
         )
         if made:
-            tx.record("principal.created", [handle], actor=actor, kind=ref.kind)
+            tx.record("principal.created", [handle], actor=actor or handle, kind=ref.kind)
             return (yield from _found(handle))
-        known = yield from _by_subject(ref.kind, ref.issuer, ref.subject)
+        known = yield from by_subject(ref.kind, ref.issuer, ref.subject)
         if known is not None:
             return known
     raise Conflict(f"all handles like {ref.handle} are taken", code="handle_taken")
-
-
-def _handles(wished: str) -> Iterator[str]:
-    yield wished
-    for number in range(2, _MOST_TRIES):
-        yield f"{wished}-{number}"
 
 
 def disable(tx: Tx, handle: str, *, disabled: bool, actor: str) -> Script[Principal]:
@@ -139,7 +136,7 @@ def bind(
     if known is None:
         if isinstance(principal, str):
             raise no_such_principal(principal)
-        known = yield from _made(tx, principal, actor=actor)
+        known = yield from make(tx, principal, actor=actor)
     if scope == INSTALLATION and role is not Role.ADMIN:
         yield from _refuse_last_admin(known.handle)
     before = yield query("role_in", principal=known.handle, scope=scope)
@@ -173,7 +170,7 @@ def _record(tx: Tx, event: str, scope: str, handle: str, actor: str, **data: obj
 def _resolved(principal: str | PrincipalRef) -> Script[Principal | None]:
     if isinstance(principal, str):
         rows = yield query("select_principals_by_handle", handles=[principal])
-        return _principal(rows[0]) if rows else None
+        return principal_from(rows[0]) if rows else None
     if principal.subject.startswith(AWAITED):
         rows = yield query("principals_by_email", issuer=principal.issuer, email=principal.email)
         if len(rows) > 1:
@@ -183,8 +180,8 @@ def _resolved(principal: str | PrincipalRef) -> Script[Principal | None]:
                 hint=f"name one by its handle: {', '.join(row['handle'] for row in rows)}",
             )
         if rows:
-            return _principal(rows[0])
-    return (yield from _by_subject(principal.kind, principal.issuer, principal.subject))
+            return principal_from(rows[0])
+    return (yield from by_subject(principal.kind, principal.issuer, principal.subject))
 
 
 def _refuse_last_admin(handle: str) -> Script[None]:
@@ -208,7 +205,7 @@ def find_bindings(
     rows = yield query("select_bindings", scope=scope, principal=principal)
     return [
         Binding(
-            _principal(row),
+            principal_from(row),
             row["scope"],
             Role(row["role"]),
             row["bound_by"],

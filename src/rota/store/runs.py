@@ -197,6 +197,9 @@ def _states(wanted: RunQuery) -> Script[Mapping[str, Any]]:
 
 def _runs_query(wanted: RunQuery, states: Mapping[str, Any]) -> Query:
     """Each way to look has its own statement, so that an index leads."""
+    if wanted.ids is not None and not isinstance(wanted.project, str):
+        among = project_filter(wanted.project)
+        return query("select_runs_by_id_in_projects", ids=wanted.ids, **among)
     if wanted.ids is not None:
         return query("select_runs_by_id", ids=wanted.ids, project=wanted.project)
     if wanted.id_prefix is not None:
@@ -208,7 +211,6 @@ def _runs_query(wanted: RunQuery, states: Mapping[str, Any]) -> Query:
             limit=wanted.limit,
         )
     filters = {
-        "project": wanted.project,
         "before_seq": sys.maxsize if wanted.before_seq is None else wanted.before_seq,
         **states,
         "trigger": wanted.trigger,
@@ -227,19 +229,20 @@ def _runs_query(wanted: RunQuery, states: Mapping[str, Any]) -> Query:
             job_like=job_like,
             any_state=any_state,
             **filters,
+            **project_filter(wanted.project),
         )
     if wanted.cart is not None:
         return query(
             "select_runs_of_cart",
             cart=wanted.cart,
+            project=wanted.project,
             job=wanted.job_id,
             job_like=job_like,
             any_state=any_state,
             **filters,
         )
     if isinstance(wanted.project, str):
-        return _project_query(wanted, filters, job_like, any_state)
-    del filters["project"]
+        return _project_query(wanted, {"project": wanted.project, **filters}, job_like, any_state)
     filters |= project_filter(wanted.project)
     if _is_active(wanted):
         return query("select_active_runs_of_projects", job_like=job_like, **filters)
@@ -249,7 +252,7 @@ def _runs_query(wanted: RunQuery, states: Mapping[str, Any]) -> Query:
 def _project_query(
     wanted: RunQuery, filters: dict[str, Any], job_like: str | None, any_state: int
 ) -> Query:
-    # Runs of `default` are found by age: an index of them would cost each claim and end an entry.
+    # PostgreSQL has no index of the runs of `default`: each claim and each end would pay for it.
     is_default = wanted.project == DEFAULT_PROJECT
     if _is_active(wanted):
         name = "select_active_runs" if is_default else "select_active_runs_of_project"

@@ -10,8 +10,8 @@ WITH RECURSIVE waited (pool) AS (
 SELECT pool FROM waited WHERE pool IS NOT NULL;
 
 -- name: select_runs
--- Runs, newest first.
-SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
+-- Runs of `default`, newest first. PostgreSQL has no index of these: each change of a run would enter it there.
+SELECT run.*, session.worker FROM run INDEXED BY run_project LEFT JOIN session ON session.id = run.session
 WHERE run.project = :project AND run.seq < :before_seq
     AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
     AND (:any_state = 1 OR run.state = ANY(:states))
@@ -24,8 +24,8 @@ WHERE run.project = :project AND run.seq < :before_seq
 ORDER BY run.seq DESC LIMIT :limit;
 
 -- name: select_runs_of_project
--- Runs of a project that has an index: any but the one that most installations use alone.
-SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
+-- Runs of a project that has an index everywhere: any but the one that most installations use alone.
+SELECT run.*, session.worker FROM run INDEXED BY run_project LEFT JOIN session ON session.id = run.session
 WHERE run.project = :project AND run.project <> 'default' AND run.seq < :before_seq
     AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
     AND (:any_state = 1 OR run.state = ANY(:states))
@@ -54,7 +54,7 @@ ORDER BY run.seq DESC LIMIT :limit;
 -- name: select_runs_of_job
 -- Runs of a job, newest first.
 SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
-WHERE run.job_id = :job AND run.project = :project AND run.seq < :before_seq
+WHERE run.job_id = :job AND coalesce(run.project, '') = :project AND run.seq < :before_seq
     AND (:any_state = 1 OR run.state = ANY(:states))
     AND (:queued = 'anywhere' OR run.state <> 'QUEUED' OR (run.pool = ANY(:unserved)) = (:queued = 'unserved'))
     AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
@@ -67,7 +67,7 @@ ORDER BY run.seq DESC LIMIT :limit;
 -- name: select_runs_of_backfill
 -- Runs of a backfill, newest first.
 SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
-WHERE run.backfill = :backfill AND (CAST(:project AS TEXT) IS NULL OR run.project = :project) AND run.seq < :before_seq
+WHERE run.backfill = :backfill AND (:any_project = 1 OR run.project = ANY(:projects)) AND run.seq < :before_seq
     AND (CAST(:job AS TEXT) IS NULL OR run.job_id = :job)
     AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
     AND (:any_state = 1 OR run.state = ANY(:states))
@@ -82,7 +82,7 @@ ORDER BY run.seq DESC LIMIT :limit;
 -- name: select_runs_of_cart
 -- Runs of a cart, newest first.
 SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
-WHERE run.cart = :cart AND run.project = :project AND run.seq < :before_seq
+WHERE run.cart = :cart AND coalesce(run.project, '') = :project AND run.seq < :before_seq
     AND (CAST(:job AS TEXT) IS NULL OR run.job_id = :job)
     AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
     AND (:any_state = 1 OR run.state = ANY(:states))
@@ -95,10 +95,10 @@ WHERE run.cart = :cart AND run.project = :project AND run.seq < :before_seq
 ORDER BY run.seq DESC LIMIT :limit;
 
 -- name: select_active_runs
--- Runs that are not final, newest first.
-SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
-WHERE run.seq IN (SELECT seq FROM active_run)
-    AND run.project = :project AND run.seq + 0 < :before_seq AND run.state = ANY(:states)
+-- Runs of `default` that are not final, newest first.
+SELECT run.*, session.worker FROM run INDEXED BY run_open LEFT JOIN session ON session.id = run.session
+WHERE run.project = :project AND run.seq < :before_seq
+    AND run.ended_at IS NULL AND coalesce(run.state, '') = ANY(:states)
     AND (:queued = 'anywhere' OR run.state <> 'QUEUED' OR (run.pool = ANY(:unserved)) = (:queued = 'unserved'))
     AND (CAST(:job AS TEXT) IS NULL OR run.job_id = :job)
     AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
@@ -110,9 +110,9 @@ WHERE run.seq IN (SELECT seq FROM active_run)
 ORDER BY run.seq DESC LIMIT :limit;
 
 -- name: select_active_runs_of_project
--- Runs of a project other than `default` that are not final, newest first. Its index tells them without a look
--- at those that have ended.
-SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
+-- Runs of a project other than `default` that are not final, newest first. Their index tells them without a
+-- look at those that have ended.
+SELECT run.*, session.worker FROM run INDEXED BY run_open LEFT JOIN session ON session.id = run.session
 WHERE run.project = :project AND run.project <> 'default' AND run.seq < :before_seq
     AND run.ended_at IS NULL AND coalesce(run.state, '') = ANY(:states)
     AND (:queued = 'anywhere' OR run.state <> 'QUEUED' OR (run.pool = ANY(:unserved)) = (:queued = 'unserved'))
@@ -142,12 +142,17 @@ ORDER BY run.seq DESC LIMIT :limit;
 -- name: select_runs_by_id
 -- These runs, newest first.
 SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
-WHERE run.id = ANY(:ids) AND run.project = :project ORDER BY run.seq DESC;
+WHERE run.id = ANY(:ids) AND coalesce(run.project, '') = :project ORDER BY run.seq DESC;
 
 -- name: select_runs_by_prefix
 -- Runs whose id lies in a range.
 SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
-WHERE run.id >= :id_from AND run.id < :id_to AND run.project = :project ORDER BY run.id LIMIT :limit;
+WHERE run.id >= :id_from AND run.id < :id_to AND coalesce(run.project, '') = :project ORDER BY run.id LIMIT :limit;
+
+-- name: select_runs_by_id_in_projects
+-- These runs, if they are of some projects; or of any.
+SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
+WHERE run.id = ANY(:ids) AND (:any_project = 1 OR run.project = ANY(:projects)) ORDER BY run.seq DESC;
 
 -- name: select_attempts
 -- Attempts of a run that have ended and may be followed by another.

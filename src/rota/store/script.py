@@ -56,7 +56,7 @@ The named statements are in `.sql` files, each beside the module that uses it.
 A statement follows a line `-- name: NAME` and a line that says what it does. Parameters are
 `:name`; `= ANY(:name)` takes a list. What PostgreSQL says differently is an annotation between
 these lines and the statement, or, where that is not enough, a statement of the same name in
-`postgres/`:
+`postgres/`. `INDEXED BY` is for SQLite only. Annotations:
 
     -- postgres: TEXT
         is appended to the statement: an order and a lock (`ORDER BY id FOR NO KEY UPDATE`). SQLite
@@ -193,6 +193,7 @@ _ROWS = re.compile(r"^-- rows: (.+)$")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
 _INSERT = re.compile(r"(INSERT INTO \w+ \([^)]*\))\s+VALUES \(([^)]*)\)\s*(.*)", re.DOTALL)
 _UPDATE = re.compile(r"UPDATE (\w+) SET (.*)\sWHERE (.*)", re.DOTALL)
+_HINT = re.compile(r" INDEXED BY \w+")
 _COMPARED = re.compile(r"(?:(?<=^)|(?<=\bAND ))(\w+)(?= (?:=|IN) )")
 
 
@@ -257,7 +258,7 @@ def _noted(annotation: re.Pattern[str], lines: list[str]) -> str:
 
 def expanded(statement: Statement) -> Statement:
     """A shared statement as PostgreSQL takes it."""
-    text = statement.text
+    text = _HINT.sub("", statement.text)
     if statement.many:
         types, _, order = statement.many.partition(";")
         text = _for_many(statement, _arrays(statement, types), order.strip())

@@ -32,6 +32,7 @@ from rota.ports.records import (
     Rearmed,
     Room,
     RunQuery,
+    SeenPools,
     Submitted,
     SubmittedRun,
     Token,
@@ -105,6 +106,7 @@ class SqlStore(Transactions):
         self._served_pools = Joining(
             self._look_together(session_scripts.served_pools_for_all), _MOST
         )
+        self._seen_pools = Joining(self._look_together(session_scripts.seen_pools_for_all), _MOST)
         self._found_tokens = Joining(self._find_token, _MOST)
         self._clock = Joining(self._look_at_clock, _MOST)
 
@@ -121,6 +123,7 @@ class SqlStore(Transactions):
             self._jobs_by_name.close(),
             self._runs_by_id.close(),
             self._served_pools.close(),
+            self._seen_pools.close(),
             self._found_tokens.close(),
             self._clock.close(),
         )
@@ -397,6 +400,9 @@ class SqlStore(Transactions):
     async def served_pools(self) -> frozenset[str]:
         return await self._served_pools.ask(None, None)
 
+    async def seen_pools(self, project: str, pool: str) -> SeenPools:
+        return await self._seen_pools.ask(project, (project, pool))
+
     # --- servers
 
     join = write(shard_scripts.join, Urgency.RENEW)
@@ -427,11 +433,14 @@ class SqlStore(Transactions):
     change_project = write(project_scripts.change)
     delete_project = write(project_scripts.delete)
     projects = read(project_scripts.find)
+    existing_projects = read(project_scripts.existing, Urgency.GLANCE)
     project_facts = read(project_scripts.facts)
     jobs_beyond = read(project_scripts.jobs_beyond)
     pools = read(project_scripts.pools)
     give_pool = write(project_scripts.give_pool)
-    inherit_roles = write(principal_scripts.inherit)
+    wall_defaults = read(project_scripts.wall_defaults)
+    settle_walls = write(project_scripts.settle_walls)
+    change_walls = write(project_scripts.change_walls)
     principals = read(principal_scripts.find)
     disable_principal = write(principal_scripts.disable)
     bind = write(principal_scripts.bind)
@@ -444,8 +453,6 @@ class SqlStore(Transactions):
     add_token = write(token_scripts.add)
     revoke_token = write(token_scripts.revoke)
     tokens = read(token_scripts.of_kind)
-
-    existing_projects = read(token_scripts.existing_projects, Urgency.GLANCE)
 
     async def token_by_digest(
         self, digest: str, *, uses_up_login: bool = False

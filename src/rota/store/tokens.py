@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
@@ -72,7 +71,7 @@ def _bind_service(tx: Tx, token: NewToken, giver: Rights) -> Script[None]:
         raise _name_taken(handle)
     if scope not in bound or not bound[scope].includes(token.role):
         values = (handle, scope, token.role, token.created_by, tx.now)
-        yield Many("bind_at_least", [values])
+        yield Many("put_binding", [values])
         tx.effects.callers |= bool(bound)
 
 
@@ -140,9 +139,3 @@ def revoke(tx: Tx, token_id: str, *, actor: str, project: ProjectSet = None) -> 
 def of_kind(kind: str = "api", project: ProjectSet = None) -> Script[list[Token]]:
     rows = yield query("select_tokens", kind=kind, **project_filter(project))
     return [token_from(row) for row in rows]
-
-
-def existing_projects(names: Collection[str]) -> Script[frozenset[str]]:
-    """Which of these are projects."""
-    rows = yield query("existing_projects", names=names)
-    return frozenset(row["name"] for row in rows)

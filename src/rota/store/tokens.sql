@@ -48,13 +48,6 @@ SELECT kind FROM principal WHERE handle = :handle;
 -- Roles of a principal.
 SELECT scope, role FROM binding WHERE principal = :principal;
 
--- name: bind_at_least
--- A principal has this role there.
-INSERT INTO binding (principal, scope, role, created_by, created_at)
-VALUES (:principal, :scope, :role, :by, :now)
-ON CONFLICT (principal, scope) DO UPDATE SET role = excluded.role, created_by = excluded.created_by,
-    created_at = excluded.created_at;
-
 -- name: touch_token
 -- When a token was last used.
 UPDATE token SET last_used_at = :now WHERE id = :id;
@@ -78,7 +71,3 @@ ORDER BY created_at DESC LIMIT 1000;
 -- name: drop_stale_tokens
 -- Forget login links and sessions that ended long ago.
 DELETE FROM token WHERE kind IN ('login', 'session', 'terminal') AND expires_at < :before;
-
--- name: existing_projects
--- Those of these names that are projects.
-SELECT name FROM project WHERE name = ANY(:names) AND deleted_at IS NULL;

@@ -2,7 +2,8 @@
 //
 // The configuration, a JSON file, has: issuer, port, state (a file that outlives restarts), keys
 // (a JWKS file with private keys), clients, users (claims by subject), resource (the audience of
-// access tokens) and the ways in which it imitates other providers: accessTokenTyp, endsSessions.
+// access tokens), tokenDelay (milliseconds that a request for tokens takes at least) and the ways in
+// which it imitates other providers: accessTokenTyp, endsSessions.
 
 import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -115,6 +116,14 @@ const provider = new Provider(given.issuer, {
   ttl: { AccessToken: 600, IdToken: 600, RefreshToken: 86400, Session: 86400, Grant: 86400 },
 });
 
+// Each request for tokens is a line of the log, and may be slow: others come meanwhile.
+provider.use(async (ctx, next) => {
+  if (ctx.path === '/token') await new Promise((go) => setTimeout(go, given.tokenDelay));
+  await next();
+});
+for (const event of ['grant.success', 'grant.error']) {
+  provider.on(event, (ctx) => console.log(`${event}: ${ctx.oidc.params.grant_type}`));
+}
 for (const event of ['server_error', 'grant.error', 'backchannel.error']) {
   provider.on(event, (ctx, error) => console.error(event, error));
 }

@@ -171,6 +171,33 @@ class TestJoining:
         assert await opens(scene, "digest of w1 3")
         assert not (await scene.store.renew(session.id, stopping=False)).alive
 
+    @pytest.mark.parametrize("other", ["gpu", None], ids=["another pool", "any pool"])
+    async def test_a_join_token_of_a_pool_takes_no_name_of_another(
+        self, scene: Scene, other: str | None
+    ) -> None:
+        await scene.store.add_join_token(join_token(uses=3, pool="default"), actor="ann")
+        await scene.store.add_token(replace(made(), pool=other))
+        assert await opens(scene, "made for w1")
+        session = await scene.store.register(hello("w1"), LEASE, credential="t_w1")
+
+        code = await refused(scene.store.join_worker(JOIN, wanted(replaces=True)))
+
+        [token] = await scene.store.tokens("join")
+        assert (code, token.uses_left) == ("foreign_pool", 3)
+        assert await opens(scene, "made for w1")
+        assert (await scene.store.renew(session.id, stopping=False)).alive
+
+    async def test_a_name_of_another_pool_is_free_once_that_one_is_revoked(
+        self, scene: Scene
+    ) -> None:
+        await scene.store.add_join_token(join_token(pool="default"), actor="ann")
+        await scene.store.add_token(replace(made(), pool="gpu"))
+        await scene.store.revoke_worker("w1", actor="ann")
+
+        await scene.store.join_worker(JOIN, wanted())
+
+        assert await opens(scene, "digest of w1 1")
+
     async def test_a_name_is_free_once_its_credential_has_expired(self, scene: Scene) -> None:
         await scene.store.add_join_token(join_token(uses=2, lifetime=2 * DAYS), actor="ann")
         await scene.store.join_worker(JOIN, wanted())

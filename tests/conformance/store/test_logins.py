@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
@@ -21,7 +22,13 @@ ATTEMPT = LoginAttempt("state", "browser", "nonce", "verifier", "/jobs")
 GRANT = DeviceGrant("device", "BCDFGHJK", "laptop", "192.0.2.7")
 TEN_MINUTES, HOUR, DAY = timedelta(minutes=10), timedelta(hours=1), timedelta(days=1)
 EVERY = timedelta(seconds=5)
+TICK = timedelta(microseconds=1)
 QUARTER = timedelta(minutes=15)
+
+
+AWAITED_ANN = PrincipalRef(
+    PrincipalKind.USER, ISSUER, f"{AWAITED}ann@example.org", "ann-x", email="ann@example.org"
+)
 
 
 def session(name: str = "t_s", lifetime: timedelta = DAY, handle: str = "ann") -> NewToken:
@@ -150,16 +157,59 @@ class TestPeople:
     async def test_what_was_bound_to_an_address_is_theirs_once_they_log_in(
         self, scene: Scene
     ) -> None:
-        awaited = PrincipalRef(
-            PrincipalKind.USER,
-            ISSUER,
-            f"{AWAITED}ann@example.org",
-            "ann-x",
-            email="ann@example.org",
-        )
-        await scene.store.bind(awaited, "default", Role.OPERATOR, actor="root")
+        await scene.store.bind(AWAITED_ANN, "default", Role.OPERATOR, actor="root")
 
         await log_in(scene)
+
+        assert await roles(scene) == {"default": Role.OPERATOR}
+
+    async def test_whoever_is_awaited_comes_under_the_name_that_the_admin_was_told(
+        self, scene: Scene
+    ) -> None:
+        bound = await scene.store.bind(AWAITED_ANN, "default", Role.OPERATOR, actor="root")
+
+        handle = await scene.store.sign_in(ANN)
+
+        principals = [each for each in await scene.store.principals() if each.kind == "user"]
+        assert handle == bound.principal.handle == "ann-x"
+        assert [(each.handle, each.subject) for each in principals] == [("ann-x", "u1")]
+        assert await scene.store.sign_in(replace(ANN, email="ann@elsewhere.org")) == "ann-x"
+
+    async def test_whoever_is_disabled_before_they_come_is_not_let_in(self, scene: Scene) -> None:
+        await scene.store.bind(AWAITED_ANN, "default", Role.OPERATOR, actor="root")
+        await scene.store.disable_principal("ann-x", disabled=True, actor="root")
+
+        with pytest.raises(Denied, match="disabled"):
+            await scene.store.sign_in(ANN)
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            replace(ANN, email=""),
+            replace(ANN, email="bob@example.org"),
+            replace(ANN, issuer="https://other.example"),
+        ],
+        ids=["not verified", "another address", "another issuer"],
+    )
+    async def test_nobody_else_comes_under_that_name(self, scene: Scene, other: Person) -> None:
+        await scene.store.bind(AWAITED_ANN, "default", Role.OPERATOR, actor="root")
+
+        assert await scene.store.sign_in(other) == "ann"
+
+    async def test_two_logins_at_once_of_whoever_is_awaited_are_one_person(
+        self, scene: Scene
+    ) -> None:
+        await scene.store.bind(AWAITED_ANN, "default", Role.OPERATOR, actor="root")
+
+        handles = await asyncio.gather(*(scene.store.sign_in(ANN) for _ in range(4)))
+
+        assert {*handles} == {"ann-x"}
+
+    async def test_roles_of_an_address_go_to_whoever_is_there_already(self, scene: Scene) -> None:
+        await log_in(scene, replace(ANN, email=""))
+        await scene.store.bind(AWAITED_ANN, "default", Role.OPERATOR, actor="root")
+
+        await scene.store.sign_in(ANN)
 
         assert await roles(scene) == {"default": Role.OPERATOR}
 
@@ -236,21 +286,21 @@ class TestSessions:
     @pytest.mark.parametrize(
         ("ended", "left"),
         [
-            (EndedSession(ISSUER, "s1", "u1"), ["t_two", "t_bob"]),
-            (EndedSession(ISSUER, "s1", ""), ["t_two", "t_bob"]),
-            (EndedSession(ISSUER, "", "u1"), ["t_bob"]),
-            (EndedSession("https://evil.example", "s1", "u1"), ["t_one", "t_two", "t_bob"]),
-            (EndedSession(ISSUER, "s9", "u9"), ["t_one", "t_two", "t_bob"]),
+            ((ISSUER, "s1", "u1"), ["t_two", "t_bob"]),
+            ((ISSUER, "s1", ""), ["t_two", "t_bob"]),
+            ((ISSUER, "", "u1"), ["t_bob"]),
+            (("https://evil.example", "s1", "u1"), ["t_one", "t_two", "t_bob"]),
+            ((ISSUER, "s9", "u9"), ["t_one", "t_two", "t_bob"]),
         ],
     )
     async def test_the_provider_ends_a_session_or_all_of_a_person(
-        self, scene: Scene, ended: EndedSession, left: list[str]
+        self, scene: Scene, ended: tuple[str, str, str], left: list[str]
     ) -> None:
         await log_in(scene, token="t_one")
         await log_in(scene, replace(ANN, sid="s2"), token="t_two")
         await log_in(scene, Person(ISSUER, "u2", "bob"), token="t_bob")
 
-        count = await scene.store.end_logins(ended)
+        count = await scene.store.end_logins(EndedSession(*ended, scene.clock.instant))
 
         tokens = ["t_one", "t_two", "t_bob"]
         assert [token for token in tokens if await found(scene, token)] == left
@@ -260,8 +310,23 @@ class TestSessions:
         self, scene: Scene
     ) -> None:
         await log_in(scene, replace(ANN, sid=""))
+        ended = EndedSession(ISSUER, "s1", "u1", scene.clock.instant)
 
-        assert await scene.store.end_logins(EndedSession(ISSUER, "s1", "u1")) == 1
+        assert await scene.store.end_logins(ended) == 1
+
+    async def test_what_the_provider_says_again_does_not_end_later_sessions(
+        self, scene: Scene
+    ) -> None:
+        ended = EndedSession(ISSUER, "", "u1", scene.clock.instant)
+        await log_in(scene, token="t_one")
+        await scene.store.end_logins(ended)
+        scene.advance(TICK)
+        await log_in(scene, token="t_later")
+
+        again = await scene.store.end_logins(ended)
+
+        assert again == 0
+        assert await found(scene, "t_later") is not None
 
     async def test_sessions_of_yesterday_are_forgotten(self, scene: Scene) -> None:
         await log_in(scene)
@@ -359,7 +424,7 @@ class TestTerminals:
         await scene.store.decide_device("BCDFGHJK", "t_s", is_approved=True)
         await scene.store.poll_device("device", terminal())
 
-        await scene.store.end_logins(EndedSession(ISSUER, "s1", "u1"))
+        await scene.store.end_logins(EndedSession(ISSUER, "s1", "u1", scene.clock.instant))
 
         assert await found(scene, "t_s") is None
         assert await found(scene, "t_c") is not None

@@ -8,6 +8,7 @@ import pytest
 
 from rota.domain.access import INSTALLATION, Role
 from rota.domain.errors import Conflict, NotFound
+from rota.domain.identity import Person
 from rota.operations.tokens import create_token
 from rota.ports.projects import PrincipalKind, PrincipalRef
 from rota.store.store import SqlStore
@@ -111,7 +112,7 @@ class TestAddresses:
         sub = PrincipalRef(PrincipalKind.USER, ISSUER, "sub-1", "ann", email="ann@example.org")
         user = (await scene.store.bind(sub, "default", Role.ADMIN, actor="root")).principal
 
-        await scene.store.inherit_roles(user.handle, ISSUER, "Ann@Example.org")
+        await scene.store.sign_in(Person(ISSUER, "sub-1", "ann", email="ann@example.org"))
 
         assert user.handle == "ann-2"
         assert await roles(scene, "ann-2") == {"default": Role.ADMIN, "shop": Role.EDITOR}
@@ -124,8 +125,9 @@ class TestAddresses:
         sub = PrincipalRef(PrincipalKind.USER, ISSUER, "sub-1", "eve")
         await scene.store.bind(sub, "default", Role.VIEWER, actor="root")
 
-        await scene.store.inherit_roles("eve", "https://evil.example/", "ann@example.org")
-        await scene.store.inherit_roles("eve", ISSUER, "")
+        others = "https://evil.example/"
+        await scene.store.sign_in(Person(others, "sub-1", "eve", email="ann@example.org"))
+        await scene.store.sign_in(Person(ISSUER, "sub-1", "eve"))
 
         assert await roles(scene, "eve") == {"default": Role.VIEWER}
 

@@ -21,8 +21,9 @@ from rota.domain.keys import KeyKind, Resource
 from rota.domain.lateness import Congestion
 from rota.domain.policy import Policy
 from rota.domain.run import Trigger
-from rota.domain.spec import Delivery, Overlap
+from rota.domain.spec import Delivery, Isolation, Overlap
 from rota.domain.states import RunState
+from rota.domain.walls import NEW_CLUSTER
 from rota.ports.carts import DueTemplate, MissedCarts, NewTemplate, PauseCart, TemplateChanges
 from rota.ports.credentials import NewCredential, NewJoinToken
 from rota.ports.forecasts import PredictedStart
@@ -441,6 +442,14 @@ async def give_pool(scene: Scene) -> Act:
     return lambda: scene.store.give_pool("gpu", ["default"], actor="ann")
 
 
+async def settle_walls(scene: Scene) -> Act:
+    return lambda: scene.store.settle_walls(NEW_CLUSTER)
+
+
+async def change_walls(scene: Scene) -> Act:
+    return lambda: scene.store.change_walls(Isolation.SANDBOX, None, actor="ann")
+
+
 async def bind(scene: Scene) -> Act:
     return lambda: scene.store.bind(TEAM, "default", Role.VIEWER, actor="ann")
 
@@ -453,13 +462,6 @@ async def unbind(scene: Scene) -> Act:
 async def disable_principal(scene: Scene) -> Act:
     await scene.store.bind(TEAM, "default", Role.VIEWER, actor="ann")
     return lambda: scene.store.disable_principal("team", disabled=True, actor="ann")
-
-
-async def inherit_roles(scene: Scene) -> Act:
-    awaited = PrincipalRef(PrincipalKind.USER, TEAM.issuer, "✉ a@b.org", "a", email="a@b.org")
-    await scene.store.bind(awaited, "default", Role.VIEWER, actor="ann")
-    await scene.store.bind(TEAM, "default", Role.VIEWER, actor="ann")
-    return lambda: scene.store.inherit_roles("team", TEAM.issuer, "a@b.org")
 
 
 ANN = Person("https://login.example.org", "u1", "ann", groups=("ops",))
@@ -515,7 +517,8 @@ async def refresh_login(scene: Scene) -> Act:
 
 async def end_logins(scene: Scene) -> Act:
     await logged_in(scene)
-    return lambda: scene.store.end_logins(EndedSession(ANN.issuer, "", "u1"))
+    ended = EndedSession(ANN.issuer, "", "u1", scene.clock.instant)
+    return lambda: scene.store.end_logins(ended)
 
 
 async def begin_device(scene: Scene) -> Act:
@@ -608,7 +611,7 @@ WRITES: dict[Callable[[Scene], Awaitable[Act]], set[str]] = {
     begin_login: set(),
     finish_login: set(),
     sign_in: {EVENTS},
-    bind_admin_groups: {CALLERS},
+    bind_admin_groups: {CALLERS, EVENTS},
     open_login: {EVENTS},
     keep_login: set(),
     take_refresh: set(),
@@ -621,10 +624,11 @@ WRITES: dict[Callable[[Scene], Awaitable[Act]], set[str]] = {
     change_project: {EVENTS},
     delete_project: {CALLERS, EVENTS},
     give_pool: {EVENTS},
+    settle_walls: set(),
+    change_walls: {EVENTS},
     bind: {CALLERS, EVENTS},
     unbind: {CALLERS, EVENTS},
     disable_principal: {CALLERS, EVENTS},
-    inherit_roles: {CALLERS},
     save_predictions: set(),
     forget_predictions: set(),
     check: set(),
@@ -695,6 +699,7 @@ READS = [
     "project_facts",
     "projects",
     "runs",
+    "seen_pools",
     "served_pools",
     "servers",
     "sessions",
@@ -705,6 +710,7 @@ READS = [
     "tokens",
     "tokens_left",
     "versions_of_items",
+    "wall_defaults",
     "waves",
 ]
 

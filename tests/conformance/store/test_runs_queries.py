@@ -213,6 +213,26 @@ async def test_runs_of_several_projects_come_newest_first_page_by_page(
     assert await pages(()) == []
 
 
+@pytest.mark.parametrize(
+    ("project", "is_there"),
+    [(None, True), (("etl", "web"), True), (("web",), False), ((), False), ("web", False)],
+    ids=str,
+)
+async def test_a_run_is_found_by_its_id_and_backfill_in_several_projects(
+    scene: Scene, project: ProjectSet, is_there: bool
+) -> None:
+    other = await scene.in_project("etl")
+    job = await other.job(next_at=scene.clock.instant)
+    made = await other.backfill(job, [scene.clock.instant - MINUTE])
+    [run] = await ids(scene, project="etl")
+    found = [run] if is_there else []
+
+    assert await ids(scene, project=project, ids=[run, "r_none"]) == found
+    for states in ((), (RunState.QUEUED, RunState.BLOCKED)):
+        of_backfill = {"backfill": made.backfill.id, "states": states}
+        assert await ids(scene, project=project, **of_backfill) == found
+
+
 async def test_jobs_of_several_projects_are_listed_in_order(scene: Scene) -> None:
     await in_projects(scene, "default", "etl", "web")
 

@@ -14,10 +14,10 @@ from rota.api.workers import Server as AnsweredServer
 from rota.cli import times
 from rota.cli.servers import write_cluster
 from rota.cli.terminal import Terminal
-from rota.domain.access import Role
+from rota.domain.access import Role, TokenTerms
 from rota.domain.ids import new_server_id
 from rota.operations.credentials import Credentials
-from rota.operations.tokens import authenticate_worker
+from rota.operations.tokens import authenticate_worker, create_token
 from rota.ports.records import NewServer
 from rota.ports.work import JoinWish
 from tests.unit.cli.console import Console
@@ -82,6 +82,25 @@ class TestStatus:
         join(server, "one")
 
         assert rota("server", "status", "--json").json["servers"][0]["name"] == "one"
+
+    def test_member_of_a_project_sees_how_late_it_is_and_no_servers(
+        self, rota: Console, server: Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        join(server, "one")
+        made = create_token(
+            server.engine.store,
+            name="member",
+            role=Role.ADMIN,
+            actor="x",
+            terms=TokenTerms("default"),
+        )
+        monkeypatch.setenv("ROTA_TOKEN", server.do(made)[1])
+
+        shown, shards = rota("server", "status"), rota("server", "status", "--shards")
+
+        assert [line.split()[0] for line in shown.lines] == ["overdue", "queued"]
+        assert shards.code == 4
+        assert "needs the role viewer in the installation" in shards.err
 
     def test_verb_that_goes_without_saying(self, rota: Console) -> None:
         assert "did you mean: rota server" in rota("server", "start").err

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from rota.cli.printing import Column, short_ids, write_pairs, write_table
 from rota.cli.terminal import Terminal
+from rota.domain.ids import is_cart_beginning, is_run_beginning
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,11 @@ def test_ids_are_cut_to_a_beginning_that_tells_them_apart() -> None:
     assert short_ids([RUNS[0]]) == ["r_1k0ghsf35spcrm"]  # a time of 11 digits and three more
     assert short_ids(RUNS) == [run[:16] for run in RUNS]
     assert short_ids(["c_40phs1e2q6mc", "–", "tidy"]) == ["c_40phs1", "–", "tidy"]
+
+
+def test_what_is_printed_of_an_id_is_enough_for_the_server_to_look_for_it() -> None:
+    assert all(map(is_run_beginning, short_ids(RUNS)))
+    assert all(map(is_cart_beginning, short_ids(["c_40phs1e2q6mc"])))
 
 
 def test_ids_that_begin_alike_keep_more() -> None:

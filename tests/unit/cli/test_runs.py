@@ -179,7 +179,7 @@ def test_wide_page_of_a_run_tells_what_its_steps_took(rota: Console, server: Ser
 @pytest.mark.parametrize("form", ["{run}", "{prefix}", "{bare}", "{url}/runs/{run}", "tidy"])
 def test_run_is_found_by_every_form_of_its_name(rota: Console, server: Server, form: str) -> None:
     run = triggered(rota, server)
-    reference = form.format(run=run, prefix=run[:14], bare=run[2:], url=server.url)
+    reference = form.format(run=run, prefix=run[:16], bare=run[2:], url=server.url)
 
     assert rota("run", "show", reference, "-o", "name").out.strip() == run
 

@@ -10,6 +10,8 @@ from rota.domain.ids import (
     SHARD_COUNT,
     JobId,
     instant,
+    is_cart_beginning,
+    is_run_beginning,
     is_run_id,
     micros,
     new_job_id,
@@ -87,3 +89,16 @@ def test_jitter_is_stable_and_below_one(parts: list[str]) -> None:
 
 def test_jobs_spread_over_the_shards() -> None:
     assert {shard_of(f"j_{number}") for number in range(5_000)} == set(range(SHARD_COUNT))
+
+
+def test_what_is_looked_for_by_its_beginning_has_a_whole_time_and_some_more() -> None:
+    """Shorter ones are those of runs of all projects, and to look through them tells how many."""
+    run = new_run_id(NOW)
+
+    assert [length for length in range(len(run) + 1) if is_run_beginning(run[:length])] == [
+        *range(16, len(run))
+    ]
+    assert not is_run_beginning("r_")
+    assert [is_cart_beginning(text) for text in ("c_40p", "c_40ph", "r_40ph", "rollout")] == [
+        *(False, True, False, False)
+    ]

@@ -16,9 +16,11 @@ from rota.domain.keys import Declaration, Limit, Quota, Resource
 from rota.operations import definitions, runs
 from rota.operations.definitions import Plan
 from rota.operations.engine import Pools
+from rota.operations.projects import give_pool
 from rota.operations.runs import TriggerOptions
 from rota.ports.records import JobQuery
 from testkit.builders import hello
+from testkit.identity import make_project
 from tests.unit.server.scheduler.timeline import Timeline
 
 pytestmark = pytest.mark.anyio
@@ -205,6 +207,22 @@ async def test_runs_larger_than_their_pool_takes_are_refused(timeline: Timeline)
     assert [problem.message for problem in applied.value.problems] == [message]
     assert triggered.value.message == f"job dump: {message}"
     assert triggered.value.code == "run_too_large"
+
+
+async def test_how_large_a_pool_of_others_is_nobody_is_told(timeline: Timeline) -> None:
+    await make_project(timeline.store, "etl")
+    strict = replace(timeline.engine, pools=Pools(largest={"gpu": {"cpu": 4_000}}))
+    await give_pool(strict, "gpu", ["etl"], actor="ann")
+
+    file = file_of(job(pool="gpu", resources={"cpu": 8}))
+
+    with pytest.raises(Invalid) as refused:
+        await definitions.apply(strict, file, actor="ann")
+
+    [problem] = refused.value.problems
+    assert (
+        problem.message == "dump: pool gpu is not for this project by the policy of project default"
+    )
 
 
 async def test_a_resource_of_workers_that_becomes_shared_changes_the_jobs_of_the_file(

@@ -102,6 +102,7 @@ class Forecast:
     setting: Setting
     tables: Mapping[JobId, Timetable]
     is_cut: bool = False  # only a part of what is coming could be looked at
+    accuracy: Accuracy | None = None  # of the forecasts before; None: nothing of them has started
 
     @property
     def seconds(self) -> float:

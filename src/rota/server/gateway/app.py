@@ -20,6 +20,7 @@ from rota.server import gateway
 from rota.server.gateway import logins, pages, problems
 from rota.server.gateway.auth import (
     API,
+    OPEN,
     Authentication,
     TrustedTokens,
     WrongSecrets,
@@ -27,6 +28,7 @@ from rota.server.gateway.auth import (
     cookie_name,
 )
 from rota.server.gateway.cart_submissions import NDJSON
+from rota.server.gateway.forecasts import Turns
 from rota.server.gateway.metrics import Requests
 from rota.server.gateway.middleware import Access, BodyLimit, SecurityHeaders
 from rota.server.gateway.pages import Readiness
@@ -69,6 +71,7 @@ def create_app(
     app.state.tokens = trusted
     app.state.requests = requests
     app.state.parsing = ParsingPool()
+    app.state.forecasts, app.state.simulations = Turns(), Turns()
     app.state.readiness = readiness or Readiness(engine)
     app.state.wrong_logins = WrongSecrets(settings.wrong_logins, settings.wrong_secrets_per)
     app.state.begun_logins = logins.begun_logins()
@@ -115,6 +118,7 @@ def _middleware(
         Middleware(
             BodyLimit,
             max_bytes=settings.max_body_bytes,
+            open_calls=OPEN,
             streamed={
                 (f"{API}/carts", NDJSON): settings.max_cart_bytes,
                 (f"{API}/jobs:apply", NDJSON): settings.max_cart_bytes,

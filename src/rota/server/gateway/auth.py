@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Annotated, ClassVar
 
 from fastapi import Depends, Path, Query
@@ -34,12 +35,12 @@ from rota.domain.access import (
     no_such_project,
     require_verb,
 )
-from rota.domain.credentials import shown_part
+from rota.domain.credentials import digest, shown_part
 from rota.domain.errors import Denied, NotFound, Unavailable
 from rota.domain.identity import MAX_TOKEN
 from rota.domain.spec import DEFAULT_PROJECT
 from rota.operations.engine import Engine
-from rota.operations.tokens import Caller, authenticate, digest, invalid_token
+from rota.operations.tokens import Caller, authenticate, invalid_token
 from rota.ports.queue import CALLERS
 
 API = "/api/v1"
@@ -96,7 +97,7 @@ class TrustedTokens:
         self._monotonic = monotonic
         self._callers: OrderedDict[tuple[str, bool], tuple[Caller, float]] = OrderedDict()
         self._projects: dict[str, float] = {}  # until when each is taken to exist
-        self._revocations = 0
+        self.changes = 0  # of anybody's rights, as far as this server was told
 
     async def run(self) -> None:
         """Forget what is trusted whenever a server says that rights have changed."""
@@ -117,17 +118,17 @@ class TrustedTokens:
         if known and known[1] > now:
             self._callers.move_to_end(key)
             return known[0]
-        revocations = self._revocations
+        changes = self.changes
         caller = await authenticate(self._engine, secret, is_cookie=is_cookie)
         # A token that was revoked since the look began may have been read before: it is not kept.
-        if revocations == self._revocations:
+        if changes == self.changes:
             # From `now`, before the look: a slow store does not prolong the life of a token.
             self._keep(key, caller, now + self._trust_for)
         return caller
 
     def forget(self) -> None:
         """Clear the cache, because rights have changed; call it after the commit."""
-        self._revocations += 1
+        self.changes += 1
         self._callers.clear()
         self._projects.clear()
 
@@ -141,10 +142,10 @@ class TrustedTokens:
         now = self._monotonic()
         if self._projects.get(project, now) > now:
             return
-        changes = self._revocations
+        changes = self.changes
         if not await self._engine.store.existing_projects([project]):
             raise no_such_project(project)
-        if changes == self._revocations:
+        if changes == self.changes:
             if len(self._projects) >= _MAX_PROJECTS:
                 self._projects.clear()
             self._projects[project] = now + self._trust_for
@@ -157,7 +158,7 @@ class TrustedTokens:
 
 
 class WrongSecrets:
-    """Recent wrong secrets, counted by address and by the beginning of the secret.
+    """Recent wrong secrets, counted by network and by the beginning of the secret.
 
     They slow guessing down and are never held against a right secret: anybody can make others'
     browsers show wrong ones. Those of longest ago are dropped first.
@@ -174,12 +175,16 @@ class WrongSecrets:
     def note(self, address: str, secret: str) -> None:
         """Count a wrong secret; raise `Unavailable` if there were too many of its kind before."""
         beginning = shown_part(secret)[:_MAX_BEGINNING]
-        waits = (self._count(f"from {address}"), self._count(f"of {beginning}"))
+        waits = (self._count(f"from {network_of(address)}"), self._count(f"of {beginning}"))
         self._refuse(max(waits), "too many wrong tokens or login links")
 
     def count(self, key: str, complaint: str) -> None:
         """Count one more of whoever this is; raise `Unavailable` if there were too many before."""
         self._refuse(self._count(key), complaint)
+
+    def require_few(self, key: str, complaint: str) -> None:
+        """Raise `Unavailable` if there were too many of whoever this is; count nothing."""
+        self._refuse(self._wait(self._shown_at.get(key, deque()), self._monotonic()), complaint)
 
     def _refuse(self, wait: float, complaint: str) -> None:
         if wait:
@@ -194,12 +199,32 @@ class WrongSecrets:
         """Count one more; return for how many seconds the limit was reached before, or 0."""
         now = self._monotonic()
         times = self._shown_at.setdefault(key, deque(maxlen=self._limit))
-        wait = times[0] + self._per - now if len(times) == self._limit else 0.0
+        wait = self._wait(times, now)
         times.append(now)
         self._shown_at.move_to_end(key)
         if len(self._shown_at) > _MAX_COUNTED:
             self._shown_at.popitem(last=False)
-        return max(wait, 0.0)
+        return wait
+
+    def _wait(self, times: deque[float], now: float) -> float:
+        return max(times[0] + self._per - now, 0.0) if len(times) == self._limit else 0.0
+
+
+_ONE_SUBSCRIBER = 64  # bits of an IPv6 address that its owner cannot choose
+
+
+def network_of(address: str) -> str:
+    """Return what limits go by: an IPv4 address, or the network of one that is IPv6.
+
+    Whoever has one of these has 2^64 of them.
+    """
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is None:
+        return str(IPv6Network((found, _ONE_SUBSCRIBER), strict=False))
+    return address
 
 
 def address_of(connection: HTTPConnection) -> str:
@@ -294,7 +319,11 @@ class Where(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a call needs of its caller."""
+    """What a call needs of its caller.
+
+    Where no role is needed, a verb has to be among those of a narrowed token all the same; None:
+    any token will do.
+    """
 
     role: Role = Role.VIEWER
     verb: Verb | None = None  # that a narrowed token must have; None: no narrowed one will do
@@ -311,7 +340,8 @@ class Need:
             case Where.SOMEWHERE:
                 caller.require_somewhere(self.verb or Verb.READ)
             case Where.NOWHERE:
-                pass
+                if self.verb is not None:
+                    require_verb(caller.rights, self.verb)
 
 
 _SOMEWHERE = Need(Role.VIEWER, Verb.READ, Where.SOMEWHERE)
@@ -468,6 +498,7 @@ Member = Annotated[Caller, Depends(Needs(_SOMEWHERE))]
 ViewerOfNamed = Annotated[Caller, Depends(NeedsNamed(READS))]
 AdminOfNamed = Annotated[Caller, Depends(NeedsNamed(MANAGES))]
 Known = Annotated[Caller, Depends(Needs(Need(where=Where.NOWHERE)))]
+Reader = Annotated[Caller, Depends(Needs(Need(verb=Verb.READ, where=Where.NOWHERE)))]
 Managed = Annotated[ProjectSet, Depends(NeedsSome(MANAGES, INSTALLATION))]
 Listed = Annotated[ProjectSet, Depends(NeedsSome(READS))]
 Asking = Annotated[Caller, Depends(_asking)]  # beside one of these: who it is, without a need

@@ -99,7 +99,7 @@ async def backfill_job(
         response.status_code = 200
         return _plan_answer(await backfills.plan(engine, job, request))
     made, is_repeat = await backfills.backfill(engine, job, request, actor=actor.name)
-    response.headers["Location"] = link_to(f"{API}/runs?backfill={made.id}")
+    response.headers["Location"] = link_to(f"{API}/runs?backfill={made.id}", job.project)
     if is_repeat:
         response.status_code = 200
     return backfill_answer(made)

@@ -221,5 +221,5 @@ async def roll_back_cart(
         response.status_code = 200
         return cart_plan_answer(await plan_rollback(engine, cart))
     undoing = await rollback(engine, cart, actor=actor.name)
-    response.headers["Location"] = link_to(f"{API}/carts/{undoing.id}")
+    response.headers["Location"] = link_to(f"{API}/carts/{undoing.id}", undoing.project)
     return cart_answer(undoing)

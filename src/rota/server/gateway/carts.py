@@ -289,7 +289,7 @@ def _planned(response: Response, plan: CartPlan) -> api.CartPlan:
 
 
 def _submitted(response: Response, cart: Cart) -> api.Cart:
-    response.headers["Location"] = link_to(f"{API}/carts/{cart.id}")
+    response.headers["Location"] = link_to(f"{API}/carts/{cart.id}", cart.project)
     return cart_answer(cart)
 
 

@@ -21,7 +21,7 @@ from rota.operations.carts import find_cart
 from rota.operations.engine import Engine
 from rota.operations.output import follow_events
 from rota.ports.records import Event
-from rota.server.gateway.auth import Listed, is_still_admitted
+from rota.server.gateway.auth import Listed, TrustedTokens, is_still_admitted
 from rota.server.gateway.filters import (
     MAX_INTEGER,
     Cursor,
@@ -71,14 +71,20 @@ class EventStream(StreamingResponse):
 
 
 def still_allowed(request: Request) -> Callable[[], Awaitable[bool]]:
-    """Return a check, cheap to call often, that a stream's caller is still allowed to read it."""
-    checked_at = time.monotonic()
+    """Return a check, cheap to call often, that a stream's caller is still allowed to read it.
+
+    It looks at once when this server was told that rights have changed, and now and then anyway:
+    to be told may fail.
+    """
+    tokens: TrustedTokens = request.app.state.tokens
+    checked_at, changes = time.monotonic(), tokens.changes
 
     async def check() -> bool:
-        nonlocal checked_at
-        if time.monotonic() - checked_at < _RECHECK_SECONDS:
+        nonlocal checked_at, changes
+        is_recent = time.monotonic() - checked_at < _RECHECK_SECONDS
+        if is_recent and changes == tokens.changes:
             return True
-        checked_at = time.monotonic()
+        checked_at, changes = time.monotonic(), tokens.changes
         return await is_still_admitted(request)
 
     return check

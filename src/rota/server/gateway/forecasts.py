@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from math import isinf
 from typing import Annotated
 
 import msgspec
-from fastapi import Query
+from fastapi import Depends, Query
 from pydantic import Field
+from starlette.requests import ClientDisconnect, Request
 
 from rota.api import forecasts as api
 from rota.api.forecasts import Comparison, SimulationReport
+from rota.domain.errors import Unavailable
 from rota.domain.forecast.ahead import Durations, RunAhead
 from rota.domain.forecast.forecast import (
     NOTICED_SECONDS,
@@ -26,6 +32,7 @@ from rota.domain.simulation.report import Report, report_document
 from rota.operations.forecasts import Load, Outlook, Question, look_ahead
 from rota.operations.simulations import Change, simulate_change
 from rota.operations.tenants import sight_of
+from rota.operations.tokens import Caller
 from rota.server.gateway.auth import Viewer
 from rota.server.gateway.filters import CreatedBy, creator_meant
 from rota.server.gateway.parameters import (
@@ -74,6 +81,58 @@ class SimulationBody(Body):
         list[_Name],
         Field(default_factory=list, max_length=_MOST, description="jobs that would not come"),
     ]
+
+
+class Turns:
+    """Long work of callers: one piece of each at a time, and few in all; others wait.
+
+    Threads that compute share one interpreter with the loop, which renews leases and answers all.
+    """
+
+    def __init__(self, most: int = 2, waiting_of_caller: int = 4) -> None:
+        self._slots = asyncio.Semaphore(most)
+        self._waiting_of_caller = waiting_of_caller
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._wanted: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def of(self, request: Request, caller: Caller) -> AsyncIterator[None]:
+        """Wait for a turn; raise `Unavailable` if the caller waits for too many already.
+
+        Nothing is done for a client that has left meanwhile.
+        """
+        name = caller.name
+        if self._wanted[name] > self._waiting_of_caller:
+            raise Unavailable(
+                f"{self._wanted[name]} of {name} are under way or wait",
+                code="too_many_at_once",
+                hint="ask again in a few seconds; one after another is fastest",
+                facts={"retry_after_seconds": 3},
+            )
+        self._wanted[name] += 1
+        try:
+            async with self._locks.setdefault(name, asyncio.Lock()), self._slots:
+                if await request.is_disconnected():
+                    raise ClientDisconnect
+                yield
+        finally:
+            self._wanted[name] -= 1
+            if not self._wanted[name]:
+                del self._wanted[name], self._locks[name]
+
+
+async def _forecasts(request: Request) -> Turns:
+    turns: Turns = request.app.state.forecasts
+    return turns
+
+
+async def _simulations(request: Request) -> Turns:
+    turns: Turns = request.app.state.simulations
+    return turns
+
+
+Forecasts = Annotated[Turns, Depends(_forecasts)]
+Simulations = Annotated[Turns, Depends(_simulations)]
 
 
 def forecast_answer(outlook: Outlook) -> api.Forecast:
@@ -194,7 +253,9 @@ def _report_answer(report: Report) -> SimulationReport:
 @router.get("/forecast")
 async def show_forecast(
     caller: Viewer,
+    request: Request,
     engine: UsedEngine,
+    turns: Forecasts,
     project: Project,
     start: FromQuery = None,
     end: ToQuery = None,
@@ -222,12 +283,18 @@ async def show_forecast(
         creator_meant(caller, project, created_by),
         await sight_of(engine, caller.projects),
     )
-    return forecast_answer(await look_ahead(engine, question))
+    async with turns.of(request, caller):
+        return forecast_answer(await look_ahead(engine, question))
 
 
 @simulation_router.post("/simulations")
 async def simulate(
-    caller: Viewer, engine: UsedEngine, project: Project, body: SimulationBody
+    caller: Viewer,
+    request: Request,
+    engine: UsedEngine,
+    turns: Simulations,
+    project: Project,
+    body: SimulationBody,
 ) -> Comparison:
     """How runs would wait and workers be used, as things are and after a change.
 
@@ -235,5 +302,7 @@ async def simulate(
     """
     change = Change(body.add_workers, body.move, body.without)
     sight = await sight_of(engine, caller.projects)
-    found = await simulate_change(engine, project, change, parse_duration(body.length), sight)
+    length = parse_duration(body.length)
+    async with turns.of(request, caller):
+        found = await simulate_change(engine, project, change, length, sight)
     return Comparison(before=_report_answer(found.before), after=_report_answer(found.after))

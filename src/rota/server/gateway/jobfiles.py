@@ -21,7 +21,7 @@ from rota.operations import definitions
 from rota.operations.definitions import Plan
 from rota.operations.runs import SubmittedJob, submit_file
 from rota.operations.tokens import Caller
-from rota.server.gateway.auth import EDITS, Editor, Known, Tokens, TrustedTokens
+from rota.server.gateway.auth import EDITS, Editor, Member, Tokens, TrustedTokens
 from rota.server.gateway.cart_submissions import NDJSON, parsed_body
 from rota.server.gateway.middleware import media_type_in
 from rota.server.gateway.parameters import (
@@ -136,7 +136,7 @@ def _submission_answer(jobs: Sequence[SubmittedJob]) -> api.Submission:
 
 async def require_editor(tokens: TrustedTokens, actor: Caller, file: JobFile) -> None:
     """Raise an error unless the caller may change the jobs of every project that a file names."""
-    for project in sorted({file.project, *(entry.spec.project for entry in file.jobs)}):
+    for project in sorted(file.projects):
         await EDITS.admit(tokens, actor, project)
 
 
@@ -171,7 +171,7 @@ async def apply_jobs(
 
 
 @router.post("/jobs:validate", openapi_extra=JOB_FILE_BODY)
-async def validate_jobs(caller: Known, tokens: Tokens, checked: CheckedFile) -> api.Validation:
+async def validate_jobs(caller: Member, tokens: Tokens, checked: CheckedFile) -> api.Validation:
     """Check a job file; all that is wrong with it is in the problem's `errors`."""
     projects, warnings = checked
     for project in sorted(projects):

@@ -18,15 +18,22 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from rota.domain.credentials import shown_code
+from rota.domain.credentials import digest, shown_code
 from rota.domain.errors import Denied, Invalid, NotFound, RotaError
 from rota.domain.identity import MAX_TOKEN
 from rota.operations import devices, logins
 from rota.operations.logins import ATTEMPT_LIFETIME, TERMINAL_LIFETIME, Return
-from rota.operations.tokens import Caller, digest, log_out
+from rota.operations.tokens import Caller, log_out
 from rota.ports.logins import DeviceGrant, Polled
 from rota.server.gateway import html
-from rota.server.gateway.auth import API, Credential, Tokens, WrongSecrets, address_of
+from rota.server.gateway.auth import (
+    API,
+    Credential,
+    Tokens,
+    WrongSecrets,
+    address_of,
+    network_of,
+)
 from rota.server.gateway.parameters import (
     GatewaySettings,
     Router,
@@ -40,9 +47,9 @@ from rota.server.gateway.tokens import drop_cookie, open_session, set_cookie
 LOGIN, CALLBACK, BACKCHANNEL = "/auth/login", "/auth/callback", "/auth/backchannel"
 DEVICE, DEVICE_TOKEN = "/auth/device", "/auth/device/token"
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
-LOGINS_BEGUN = 60  # by one address in a minute; terminals that begin to wait count, too
-CODES_TYPED = 10  # by one session in a minute
-_MAX_FORM = 16 * 1024
+LOGINS_BEGUN = 60  # by one address in a minute; as many terminals may begin to wait
+CODES_TYPED = 10  # wrong ones, by one session in a minute
+_TOO_MANY_CODES = "too many wrong codes"
 _MAX_TEXT = 4_000
 _USED = "A login link works once, within ten minutes: `rota login-link` makes another"
 
@@ -100,7 +107,7 @@ async def show_login(
     except RotaError as error:
         return _refusal(error, settings, _USED)
     response = RedirectResponse(settings.path_to("/"), status_code=303)
-    set_cookie(response, secret, settings)
+    set_cookie(response, secret, settings, engine.logins.lifetime)
     return response
 
 
@@ -116,7 +123,7 @@ async def log_out_here(
 ) -> Response:
     """End the session of the cookie, and lead to where the provider's own is ended."""
     prefix = settings.path_to("")
-    caller = _caller(request)
+    caller, credential = _caller(request), _credential(request)
     elsewhere = ""
     if caller is not None:
         _check_form(request, await _form(request))
@@ -125,7 +132,9 @@ async def log_out_here(
     has_provider = engine.logins.provider is not None
     page = html.logged_out_page(prefix, elsewhere=elsewhere, has_provider=has_provider)
     response = HTMLResponse(page)
-    drop_cookie(response, settings)
+    # A form of another site comes without the cookie, which this answer would delete all the same.
+    if credential.secret:
+        drop_cookie(response, settings)
     return response
 
 
@@ -150,7 +159,8 @@ async def begin_login(
 ) -> Response:
     """Send the browser to the provider."""
     try:
-        _count_begun(request)
+        _refuse_embedded(request)
+        _count_begun(request, "logins")
         kept = request.cookies.get(_attempt_cookie(settings), "")
         begun = await logins.begin(engine, next, _return_to(settings), kept)
     except RotaError as error:
@@ -221,7 +231,8 @@ def _attempt_cookie(settings: GatewaySettings) -> str:
 @router.post(DEVICE, include_in_schema=False)
 async def begin_device(request: Request, settings: Settings, engine: UsedEngine) -> Response:
     """Give a terminal a code to show (RFC 8628, 3.1)."""
-    _count_begun(request)
+    _refuse_embedded(request)
+    _count_begun(request, "terminals")
     form = await _form(request)
     asked = await devices.begin(engine, form.get("host", ""), address_of(request))
     page = f"{settings.base_url}/device"
@@ -293,21 +304,35 @@ async def decide_device(request: Request, settings: Settings, engine: UsedEngine
 
 async def _waiting(request: Request, caller: Caller, code: str) -> DeviceGrant:
     """Return the terminal of a code; wrong ones are counted, so that nobody finds one by trying."""
+    typed: WrongSecrets = request.app.state.typed_codes
+    typed.require_few(caller.token_id, _TOO_MANY_CODES)  # for a right one as well
     try:
         return await devices.find(request.app.state.engine, code)
     except NotFound:
-        typed: WrongSecrets = request.app.state.typed_codes
-        typed.count(caller.token_id, "too many wrong codes")
+        typed.count(caller.token_id, _TOO_MANY_CODES)
         raise
 
 
 # --- requests
 
 
-def _count_begun(request: Request) -> None:
+def _refuse_embedded(request: Request) -> None:
+    """Raise `Denied` for what a browser asks for on behalf of a page, without showing it.
+
+    A page of another site could else use up what all who come from an address may begin.
+    """
+    dest = request.headers.get("sec-fetch-dest", "document")
+    if dest != "document":
+        raise Denied(
+            "a login begins in a window of its own", code="forged", hint="open this address itself"
+        )
+
+
+def _count_begun(request: Request, what: str) -> None:
     """Bound what a stranger can make the store keep."""
     begun: WrongSecrets = request.app.state.begun_logins
-    begun.count(address_of(request), "too many logins begin at this address")
+    key = f"{what} from {network_of(address_of(request))}"
+    begun.count(key, f"too many {what} begin at this address")
 
 
 def _caller(request: Request) -> Caller | None:
@@ -315,10 +340,14 @@ def _caller(request: Request) -> Caller | None:
     return caller
 
 
+def _credential(request: Request) -> Credential:
+    credential: Credential = request.state.credential
+    return credential
+
+
 def _form_token(request: Request) -> str:
     """Return what forms of this session's pages carry; no other site can read it."""
-    credential: Credential = request.state.credential
-    return digest(f"form {credential.secret}")[:32]
+    return digest(f"form {_credential(request).secret}")[:32]
 
 
 def _check_form(request: Request, form: Mapping[str, str]) -> None:
@@ -331,10 +360,8 @@ def _check_form(request: Request, form: Mapping[str, str]) -> None:
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """Return the fields of a small form; of one that is there twice, the first counts."""
+    """Return the fields of a form; of one that is there twice, the first counts."""
     body = await request.body()
-    if len(body) > _MAX_FORM:
-        raise Invalid("the form is too large", code="too_large")
     try:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=50)
     except ValueError as error:

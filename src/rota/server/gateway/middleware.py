@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import structlog
 from starlette.exceptions import HTTPException
@@ -29,6 +29,7 @@ _HEADERS = {
 }
 _STRICT_TRANSPORT = {b"strict-transport-security": b"max-age=31536000"}
 _NOT_KEPT = {b"cache-control": b"no-store"}
+MAX_OPEN_BODY = 16 * 1024  # bytes: twice a token of a provider
 
 
 class Access:
@@ -130,24 +131,33 @@ class BodyLimit:
     """Middleware that refuses a body that is too large, before or while it is read.
 
     `streamed` has the limits of bodies that are processed piece by piece, by path and media type.
+    Calls that are open to strangers have little to say: so they cannot fill the memory.
     """
 
     def __init__(
-        self, app: ASGIApp, *, max_bytes: int, streamed: Mapping[tuple[str, str], int]
+        self,
+        app: ASGIApp,
+        *,
+        max_bytes: int,
+        streamed: Mapping[tuple[str, str], int],
+        open_calls: Collection[tuple[str, str]] = (),
     ) -> None:
         self._app = app
         self._max_bytes = max_bytes
         self._streamed = streamed
+        self._open_calls = open_calls
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             headers = dict(scope["headers"])
-            max_bytes = self._limit(scope["path"], headers)
+            max_bytes = self._limit(scope["method"], scope["path"], headers)
             self._check_headers(headers, max_bytes)
             receive = self._counting(receive, max_bytes)
         await self._app(scope, receive, send)
 
-    def _limit(self, path: str, headers: dict[bytes, bytes]) -> int:
+    def _limit(self, method: str, path: str, headers: dict[bytes, bytes]) -> int:
+        if (method, path) in self._open_calls:
+            return MAX_OPEN_BODY
         media_type = media_type_in(headers.get(b"content-type", b"").decode("latin-1"))
         return self._streamed.get((path, media_type), self._max_bytes)
 

@@ -9,7 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from rota.api.answers import ProblemReport
-from rota.server.gateway.auth import REQUEST_HEADER, Where, need_of
+from rota.server.gateway.auth import REQUEST_HEADER, Where, cookie_name, need_of
 from rota.server.gateway.parameters import GatewaySettings
 from rota.server.gateway.routing import JSON, StrictRoute, describe
 
@@ -60,7 +60,7 @@ def _describe_security(document: dict[str, Any], settings: GatewaySettings) -> N
         "session": {
             "type": "apiKey",
             "in": "cookie",
-            "name": "rota_session",
+            "name": cookie_name(secure=settings.secure_cookies),
             "description": f"Changes also need the header {REQUEST_HEADER}: 1.",
         },
     }

@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from html import escape
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Path
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from rota.api.answers import Health
 from rota.domain.errors import Unavailable
 from rota.domain.jobfile import json_schema
+from rota.domain.spec import DEFAULT_PROJECT
 from rota.operations.engine import Engine
 from rota.ports.carts import CartQuery
+from rota.ports.records import RunQuery
 from rota.server.gateway import html, metrics
 from rota.server.gateway.auth import API, Known, Monitor
 from rota.server.gateway.filters import ACTIVE_CART_STATES
 from rota.server.gateway.openapi import openapi_document
-from rota.server.gateway.parameters import Settings, UsedEngine, api_router, open_router
+from rota.server.gateway.parameters import (
+    GatewaySettings,
+    Settings,
+    UsedEngine,
+    api_router,
+    open_router,
+)
+from rota.server.gateway.proxies import in_project
 
 router = api_router("documents")
 front_router = open_router("front")
@@ -70,18 +80,34 @@ async def show_docs(caller: Known, request: Request, settings: Settings) -> str:
     return docs_page(openapi_document(request.app, settings), settings.path_to(""))
 
 
+_Id = Annotated[str, Path(max_length=200)]
+
+
 @front_router.get("/runs/{run}", include_in_schema=False)
-async def show_run(caller: Known, settings: Settings, run: str) -> RedirectResponse:
+async def show_run(
+    caller: Known, engine: UsedEngine, settings: Settings, run: _Id
+) -> RedirectResponse:
     """Where links to a run lead, until it has a page of its own."""
-    path = f"{API}/runs/{urllib.parse.quote(run, safe='')}"
-    return RedirectResponse(settings.path_to(path), status_code=303)
+    found = await engine.store.runs(RunQuery(project=caller.projects, ids=[run]))
+    return _answered("runs", run, [each.project for each in found], settings)
 
 
 @front_router.get("/carts/{cart}", include_in_schema=False)
-async def show_cart(caller: Known, settings: Settings, cart: str) -> RedirectResponse:
+async def show_cart(
+    caller: Known, engine: UsedEngine, settings: Settings, cart: _Id
+) -> RedirectResponse:
     """Where links to a cart lead, until it has a page of its own."""
-    path = f"{API}/carts/{urllib.parse.quote(cart, safe='')}"
-    return RedirectResponse(settings.path_to(path), status_code=303)
+    found = await engine.store.carts(CartQuery(project=caller.projects, ids=[cart]))
+    return _answered("carts", cart, [each.project for each in found], settings)
+
+
+def _answered(
+    noun: str, name: str, projects: Sequence[str], settings: GatewaySettings
+) -> RedirectResponse:
+    """Lead to the answer of the API, in the project of the caller's that has it."""
+    path = f"{API}/{noun}/{urllib.parse.quote(name, safe='')}"
+    project = projects[0] if projects else DEFAULT_PROJECT  # which says that it is not there
+    return RedirectResponse(settings.path_to(in_project(path, project)), status_code=303)
 
 
 _GOOD_FOR_SECONDS = 1.0

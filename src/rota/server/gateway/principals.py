@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Path, Query
+from fastapi import Depends, Path, Query
 
 from rota.api import principals as api
 from rota.api.answers import Page
 from rota.domain.access import INSTALLATION, Role
 from rota.operations import principals
-from rota.operations.principals import read_principal
+from rota.operations.principals import Who, read_principal
 from rota.ports.projects import Binding, Principal
 from rota.server.gateway import filters
 from rota.server.gateway.auth import AdminOfNamed, InstallationAdmin, ProjectName, Tokens
@@ -27,7 +27,8 @@ router = api_router("principals")
 role_router = api_router("roles")
 
 _CURSOR = "principals"
-Who = Annotated[
+Handle = Annotated[str, Path(pattern=r"^[^\x00-\x1f\x7f:]{1,200}$", description="handle")]
+_Named = Annotated[
     str,
     Path(
         pattern=r"^[^\x00-\x1f\x7f]{1,1010}$",
@@ -35,11 +36,17 @@ Who = Annotated[
         "`email:ADDRESS`, `user:SUB`",
     ),
 ]
-Handle = Annotated[str, Path(pattern=r"^[^\x00-\x1f\x7f:]{1,200}$", description="handle")]
-Issuer = Annotated[
+_Issuer = Annotated[
     str | None,
     Query(max_length=500, description="who knows them so; the configured provider, unless given"),
 ]
+
+
+async def _meant(settings: Settings, principal: _Named, issuer: _Issuer = None) -> Who:
+    return read_principal(principal, settings.issuer if issuer is None else issuer)
+
+
+Meant = Annotated[Who, Depends(_meant)]
 
 
 class RoleBody(Body):
@@ -78,15 +85,12 @@ async def list_roles(
 async def put_role(
     actor: AdminOfNamed,
     engine: UsedEngine,
-    settings: Settings,
     trusted: Tokens,
     name: ProjectName,
-    principal: Who,
+    who: Meant,
     body: RoleBody,
-    issuer: Issuer = None,
 ) -> api.Binding:
     """Give somebody a role in a project, in place of the one that they had there."""
-    who = read_principal(principal, settings.issuer if issuer is None else issuer)
     bound = await principals.grant_role(
         engine, who, name, body.role, by=actor.rights, actor=actor.name
     )
@@ -98,14 +102,11 @@ async def put_role(
 async def delete_role(
     actor: AdminOfNamed,
     engine: UsedEngine,
-    settings: Settings,
     trusted: Tokens,
     name: ProjectName,
-    principal: Who,
-    issuer: Issuer = None,
+    who: Meant,
 ) -> None:
     """Take the role that somebody has in a project; what they have elsewhere stays."""
-    who = read_principal(principal, settings.issuer if issuer is None else issuer)
     await principals.revoke_role(engine, who, name, actor=actor.name)
     trusted.forget()
 
@@ -127,14 +128,11 @@ async def list_installation_roles(
 async def put_installation_role(
     actor: InstallationAdmin,
     engine: UsedEngine,
-    settings: Settings,
     trusted: Tokens,
-    principal: Who,
+    who: Meant,
     body: RoleBody,
-    issuer: Issuer = None,
 ) -> api.Binding:
     """Give somebody a role in the installation, and with it in every project."""
-    who = read_principal(principal, settings.issuer if issuer is None else issuer)
     bound = await principals.grant_role(
         engine, who, INSTALLATION, body.role, by=actor.rights, actor=actor.name
     )
@@ -146,13 +144,10 @@ async def put_installation_role(
 async def delete_installation_role(
     actor: InstallationAdmin,
     engine: UsedEngine,
-    settings: Settings,
     trusted: Tokens,
-    principal: Who,
-    issuer: Issuer = None,
+    who: Meant,
 ) -> None:
     """Take the role that somebody has in the installation; the last admin stays."""
-    who = read_principal(principal, settings.issuer if issuer is None else issuer)
     await principals.revoke_role(engine, who, INSTALLATION, actor=actor.name)
     trusted.forget()
 

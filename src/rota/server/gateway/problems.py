@@ -36,6 +36,7 @@ STATUS: Mapping[str, int] = {
     "invalid": 422,
     "too_many_logins": 429,
     "too_many_files": 429,
+    "too_many_at_once": 429,
     "internal": 500,
     "unavailable": 503,
 }

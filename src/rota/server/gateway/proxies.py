@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rota.domain.errors import Invalid
+from rota.domain.spec import DEFAULT_PROJECT
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -28,9 +29,16 @@ _LONGEST = 64  # characters of an address with its port and decoration
 _public_url: ContextVar[str] = ContextVar("public_url", default="")
 
 
-def link_to(path: str) -> str:
+def link_to(path: str, project: str = DEFAULT_PROJECT) -> str:
     """Return the address of a page for others: whole if the server knows its own, else the path."""
-    return _public_url.get() + path
+    return _public_url.get() + in_project(path, project)
+
+
+def in_project(path: str, project: str) -> str:
+    """Return a path of the API that leads to something of a project."""
+    if project == DEFAULT_PROJECT:  # that goes without saying
+        return path
+    return f"{path}{'&' if '?' in path else '?'}project={project}"
 
 
 def prefix_of(url: str) -> str:

@@ -17,7 +17,7 @@ from rota.domain.quantities import parse_duration
 from rota.operations import credentials, tokens
 from rota.operations.engine import Engine
 from rota.operations.logins import logout_address
-from rota.operations.tokens import SESSION_LIFETIME, Caller, log_in, log_out
+from rota.operations.tokens import Caller, log_in, log_out
 from rota.ports.records import Token
 from rota.server.gateway.auth import (
     API,
@@ -207,10 +207,7 @@ async def open_session(request: Request, secret: str, *, takes_tokens: bool) -> 
 
 
 def set_cookie(
-    response: Response,
-    secret: str,
-    settings: GatewaySettings,
-    lifetime: timedelta = SESSION_LIFETIME,
+    response: Response, secret: str, settings: GatewaySettings, lifetime: timedelta
 ) -> None:
     response.set_cookie(
         cookie_name(secure=settings.secure_cookies),
@@ -235,7 +232,11 @@ def drop_cookie(response: Response, settings: GatewaySettings) -> None:
 
 @login_router.post("/login")
 async def create_session(
-    request: Request, response: Response, settings: Settings, body: LoginBody
+    request: Request,
+    response: Response,
+    settings: Settings,
+    engine: UsedEngine,
+    body: LoginBody,
 ) -> api.Caller:
     """Trade a one-time secret or a token for a session cookie.
 
@@ -248,7 +249,7 @@ async def create_session(
             hint=f"open {settings.base_url}/login",
         )
     secret, caller = await open_session(request, body.secret, takes_tokens=True)
-    set_cookie(response, secret, settings)
+    set_cookie(response, secret, settings, engine.logins.lifetime)
     return caller_answer(caller)
 
 

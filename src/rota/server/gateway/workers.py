@@ -15,10 +15,15 @@ from rota.domain.resources import Vector, format_amount
 from rota.domain.shards import Server
 from rota.operations import credentials
 from rota.operations.engine import Engine
-from rota.operations.tenants import seen_sessions, seen_status, sight_of
+from rota.operations.tenants import seen_status, seen_workers, sight_of
 from rota.operations.workers import ClusterStatus, cluster_status
 from rota.ports.records import Session
-from rota.server.gateway.auth import InstallationAdmin, InstallationOperator, Member
+from rota.server.gateway.auth import (
+    InstallationAdmin,
+    InstallationOperator,
+    InstallationViewer,
+    Member,
+)
 from rota.server.gateway.parameters import UsedEngine, api_router
 from rota.server.gateway.routing import fill
 
@@ -103,7 +108,8 @@ async def list_workers(
     Without a role in the installation, those of pools that your projects may use.
     """
     sight = await sight_of(engine, caller.projects)
-    sessions = seen_sessions(sight, await engine.store.sessions(alive_only=not every))
+    found = await engine.store.sessions(alive_only=not every)
+    sessions = await seen_workers(engine, sight, found)
     return Page(items=tuple(map(worker_answer, sessions)))
 
 
@@ -151,7 +157,7 @@ async def show_cluster(caller: Member, engine: UsedEngine) -> api.Cluster:
 
 @cluster_router.get("/servers")
 async def list_servers(
-    caller: Member,
+    caller: InstallationViewer,
     engine: UsedEngine,
     every: Annotated[bool, Query(alias="all", description="those of the last day too")] = False,
 ) -> Page[api.Server]:
@@ -161,6 +167,6 @@ async def list_servers(
 
 
 @cluster_router.get("/shards")
-async def list_shards(caller: Member, engine: UsedEngine) -> Page[api.Shard]:
+async def list_shards(caller: InstallationViewer, engine: UsedEngine) -> Page[api.Shard]:
     """Shards by number, with their owners and epochs."""
     return Page(items=tuple(fill(api.Shard, shard) for shard in await engine.store.shards()))

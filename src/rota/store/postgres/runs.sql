@@ -1,3 +1,18 @@
+-- name: select_active_runs
+-- Runs of `default` that are not final, newest first, found among those of all projects.
+SELECT run.*, session.worker FROM run LEFT JOIN session ON session.id = run.session
+WHERE run.seq IN (SELECT seq FROM active_run)
+    AND run.project = :project AND run.seq + 0 < :before_seq AND run.state = ANY(:states)
+    AND (:queued = 'anywhere' OR run.state <> 'QUEUED' OR (run.pool = ANY(:unserved)) = (:queued = 'unserved'))
+    AND (CAST(:job AS TEXT) IS NULL OR run.job_id = :job)
+    AND (CAST(:job_like AS TEXT) IS NULL OR lower(run.job) LIKE lower(:job_like) ESCAPE '\')
+    AND (CAST(:trigger AS TEXT) IS NULL OR run.trigger = :trigger)
+    AND (CAST(:since AS BIGINT) IS NULL OR run.created_at >= :since)
+    AND (CAST(:until AS BIGINT) IS NULL OR run.created_at < :until)
+    AND (CAST(:creator AS TEXT) IS NULL OR :creator = CASE WHEN run.trigger IN ('schedule', 'after')
+        THEN (SELECT job.created_by FROM job WHERE job.id = run.job_id) ELSE run.created_by END)
+ORDER BY run.seq DESC LIMIT :limit;
+
 -- Readers pass only events whose tick is below the oldest transaction under way: whatever commits
 -- later has a higher tick, and so a higher position (see `insert_event`).
 

@@ -37,7 +37,7 @@ CREATE TABLE event ( seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, at INTEGER NOT
 CREATE INDEX event_project ON event (project, seq);
 CREATE TABLE idempotency ( key TEXT PRIMARY KEY, digest TEXT NOT NULL, answer TEXT NOT NULL, created_at INTEGER NOT NULL ) STRICT, WITHOUT ROWID;
 CREATE TABLE job ( id TEXT PRIMARY KEY, project TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, shard INTEGER NOT NULL, set_name TEXT NOT NULL, created_by TEXT NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, enabled INTEGER NOT NULL, paused INTEGER NOT NULL DEFAULT 0, paused_by TEXT NOT NULL DEFAULT '', paused_until INTEGER, finished_at INTEGER, deleted_at INTEGER, expected_seconds REAL, stuck_since INTEGER ) STRICT, WITHOUT ROWID;
-CREATE INDEX job_creator ON job (created_by, project) WHERE deleted_at IS NULL;
+CREATE INDEX job_creator ON job (created_by, project, name) WHERE deleted_at IS NULL;
 CREATE UNIQUE INDEX job_name ON job (project, name) WHERE deleted_at IS NULL;
 CREATE INDEX job_pause ON job (paused_until) WHERE paused_until IS NOT NULL;
 CREATE INDEX job_stuck ON job (stuck_since) WHERE stuck_since IS NOT NULL;
@@ -60,6 +60,7 @@ CREATE TABLE prediction ( run_id TEXT PRIMARY KEY, made_at INTEGER NOT NULL, sta
 CREATE INDEX prediction_made ON prediction (made_at);
 CREATE TABLE principal ( handle TEXT PRIMARY KEY, kind TEXT NOT NULL, issuer TEXT NOT NULL, subject TEXT NOT NULL, title TEXT NOT NULL, email TEXT NOT NULL, created_by TEXT NOT NULL, created_at INTEGER NOT NULL, disabled_at INTEGER ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX principal_subject ON principal (kind, issuer, subject) WHERE issuer <> '';
+CREATE TABLE private_pool ( pool TEXT PRIMARY KEY );
 CREATE TABLE project ( name TEXT PRIMARY KEY, title TEXT NOT NULL, defaults TEXT NOT NULL, policy TEXT NOT NULL, bounds TEXT NOT NULL DEFAULT '', version INTEGER NOT NULL, created_by TEXT NOT NULL, created_at INTEGER NOT NULL, updated_by TEXT NOT NULL, updated_at INTEGER NOT NULL, deleted_at INTEGER ) STRICT, WITHOUT ROWID;
 CREATE INDEX project_bounded ON project (name) WHERE bounds <> '';
 CREATE TABLE rekeying ( project TEXT PRIMARY KEY, since INTEGER NOT NULL, after INTEGER NOT NULL );
@@ -78,8 +79,9 @@ CREATE INDEX run_job ON run (job_id, seq);
 CREATE TABLE run_key ( key TEXT NOT NULL, seq INTEGER NOT NULL, amount INTEGER NOT NULL, PRIMARY KEY (key, seq) );
 CREATE INDEX run_key_eligible ON run (eligible_at) WHERE state = 'BLOCKED' AND keys IS NOT NULL AND eligible_at IS NOT NULL;
 CREATE INDEX run_objective ON run (late_at) WHERE late_at IS NOT NULL AND is_late IS NULL;
+CREATE INDEX run_open ON run (project, seq) WHERE ended_at IS NULL;
 CREATE INDEX run_output_pending ON run (session) WHERE output_state = 'pending';
-CREATE INDEX run_project ON run (project, seq, ended_at) WHERE project <> 'default';
+CREATE INDEX run_project ON run (project, seq);
 CREATE INDEX run_queued ON run (chain, seq) WHERE state = 'QUEUED';
 CREATE INDEX run_unknown ON run (seq) WHERE state = 'UNKNOWN';
 CREATE INDEX run_waits_for_key ON run (blocked_on, priority DESC, seq) WHERE state = 'BLOCKED' AND keys IS NOT NULL;

@@ -150,9 +150,11 @@ def expected(needs: list[Need], caller: Somebody, project: str) -> tuple[int, st
             has = rights.role_in(project)
             if has is None or project == MISSING:
                 return 404, "project_not_found"
-        if need.where is Where.NOWHERE:
-            continue
         is_narrowed = caller.verbs is not None and need.verb not in caller.verbs
+        if need.where is Where.NOWHERE:
+            if need.verb is not None and is_narrowed:
+                return 403, "forbidden"
+            continue
         if has is None or not has.includes(need.role) or is_narrowed:
             return 403, "forbidden"
     return None
@@ -358,6 +360,41 @@ async def test_a_list_of_all_projects_is_complete_and_in_order(tenants: Tenants)
     )
     assert [each["id"] for each in active.json()["items"]] == [each["id"] for each in runs]
     assert {each["project"] for each in runs} == {OWN, FOREIGN}
+
+
+async def test_a_link_to_a_run_or_cart_leads_to_the_project_that_has_it(tenants: Tenants) -> None:
+    for project, caller in ((OWN, f"viewer of {OWN}"), (FOREIGN, "viewer of all")):
+        things, client = tenants.things[project], await tenants.client(caller)
+        for noun in ("run", "cart"):
+            page = await client.get(f"/{noun}s/{things[noun]}")
+            shown = await client.get(page.headers["location"])
+
+            assert (shown.status_code, shown.json()["project"]) == (200, project)
+
+
+async def test_a_link_to_what_is_foreign_leads_where_any_other_does(tenants: Tenants) -> None:
+    client = await tenants.client(f"admin of {OWN}")
+
+    for noun in ("run", "cart"):
+        theirs, never = tenants.things[FOREIGN][noun], f"{noun[0]}_{'z' * 12}"
+        pages = [await client.get(f"/{noun}s/{name}") for name in (theirs, never)]
+
+        assert [page.headers["location"] for page in pages] == [
+            f"/api/v1/{noun}s/{theirs}",
+            f"/api/v1/{noun}s/{never}",
+        ]
+
+
+async def test_what_was_made_is_found_where_the_answer_says(tenants: Tenants) -> None:
+    client = await tenants.client(f"operator of {OWN}")
+    params = {"project": OWN}
+    cart = {"name": "another", "job": "tidy", "items": [{"key": "a"}]}
+
+    for path, body in (("jobs/tidy/runs", {}), ("carts", cart)):
+        made = await client.post(f"/api/v1/{path}", params=params, json=body)
+        found = await client.get(made.headers["location"])
+
+        assert (found.status_code, found.json()["id"]) == (200, made.json()["id"])
 
 
 @pytest.fixture

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from anyio.lowlevel import checkpoint
 
+from rota.domain.access import Role
 from rota.operations.forecasts import predict_starts
+from rota.server.gateway import forecasts
 from tests.unit.server.gateway.served import Served, job
 
 pytestmark = pytest.mark.anyio
@@ -122,3 +128,63 @@ async def test_before_and_after_a_change_are_told(served: Served) -> None:
 )
 async def test_what_cannot_be_is_refused(served: Served, body: dict[str, Any], status: int) -> None:
     assert (await served.post("simulations", json=body)).status_code == status
+
+
+@dataclass
+class Slow:
+    """A look ahead that takes until it is let go, and how many there are at once."""
+
+    real: Callable[..., Awaitable[Any]]
+    call: tuple[str, str]  # by which callers ask for it
+    going: int = 0
+    most: int = 0
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def __call__(self, *args: Any) -> Any:
+        self.going += 1
+        self.most = max(self.most, self.going)
+        try:
+            await self.done.wait()
+            return await self.real(*args)
+        finally:
+            self.going -= 1
+
+
+CALLS = {
+    "look_ahead": ("GET", "/api/v1/forecast"),
+    "simulate_change": ("POST", "/api/v1/simulations"),
+}
+
+
+@pytest.fixture(params=CALLS)
+def slow(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Slow:
+    slow = Slow(getattr(forecasts, request.param), CALLS[request.param])
+    monkeypatch.setattr(forecasts, request.param, slow)
+    return slow
+
+
+async def asked_at_once(served: Served, slow: Slow, callers: Sequence[Role]) -> list[int]:
+    """What so many requests are answered that are sent together, sorted."""
+    method, path = slow.call
+    clients = [await served.client(role) for role in callers]
+    body: dict[str, Any] = {"json": {}} if method == "POST" else {}
+    asked = [asyncio.create_task(each.request(method, path, **body)) for each in clients]
+    for _ in range(100):  # all of them get as far as they can
+        await checkpoint()
+    slow.done.set()
+    return sorted([(await each).status_code for each in asked])
+
+
+async def test_a_caller_looks_ahead_once_at_a_time_and_few_wait(served: Served, slow: Slow) -> None:
+    answers = await asked_at_once(served, slow, [Role.VIEWER] * 8)
+
+    assert (answers, slow.most) == ([200] * 5 + [429] * 3, 1)
+    assert await asked_at_once(served, slow, [Role.VIEWER]) == [200]
+
+
+async def test_two_callers_look_ahead_at_a_time_and_the_others_wait(
+    served: Served, slow: Slow
+) -> None:
+    answers = await asked_at_once(served, slow, [*Role])
+
+    assert (answers, slow.most) == ([200] * 4, 2)

@@ -17,6 +17,7 @@ import pytest
 from rota.domain.access import Role
 from rota.domain.key_ring import KeyRing, new_key
 from rota.operations.engine import Logins
+from rota.operations.tokens import create_login_link_secret
 from rota.ports.projects import PrincipalKind, PrincipalRef
 from rota.server.gateway.app import create_app
 from rota.server.gateway.parameters import GatewaySettings
@@ -454,6 +455,51 @@ class TestSessions:
         assert "disabled" in again.text
 
 
+class TestLinks:
+    """Sessions that a login link or a token opens."""
+
+    async def test_a_session_of_a_link_ends_when_it_is_idle_unless_it_is_used(
+        self, site: Site
+    ) -> None:
+        browser = await by_link(site)
+        for _ in range(3):
+            site.advance(HOUR)
+            assert await site.who(browser) == "up"
+
+        site.advance(2 * HOUR)
+
+        assert await site.who(browser) is None
+
+    async def test_a_session_of_a_token_ends_with_its_lifetime_however_much_it_is_used(
+        self, site: Site
+    ) -> None:
+        browser = await site.browser()
+        secret = site.served.secrets[Role.VIEWER]
+        opened = await browser.post("/api/v1/login", json={"secret": secret})
+        for _ in range(11):
+            site.advance(HOUR)
+            assert await site.who(browser) == "viewer"
+
+        site.advance(HOUR)
+
+        assert await site.who(browser) is None
+        assert "Max-Age=43200" in opened.headers["set-cookie"]
+
+    async def test_a_terminal_that_such_a_session_lets_in_lasts_as_long_as_any(
+        self, site: Site
+    ) -> None:
+        terminal = await site.browser()
+        secret = await let_in(site, terminal, await by_link(site))
+        headers = {"Authorization": f"Bearer {secret}"}
+        for _ in range(3):
+            site.advance(11 * HOUR)
+            assert await site.who(terminal, headers=headers) == "up"
+
+        site.advance(12 * HOUR)
+
+        assert await site.who(terminal, headers=headers) is None
+
+
 class TestLogouts:
     async def test_a_logout_ends_the_session_here_and_leads_to_the_provider(
         self, site: Site
@@ -502,6 +548,22 @@ class TestLogouts:
 
         assert [each.status_code for each in answers] == [403, 403, 403]
         assert await site.who(ann) == "ann"
+
+    async def test_a_form_of_another_site_takes_no_cookie_away(self, site: Site) -> None:
+        # SameSite=Lax: the browser sends a form of another site without the cookie, and would
+        # do as the answer says.
+        answer = await (await site.browser()).post("/logout")
+
+        assert answer.status_code == 200
+        assert "set-cookie" not in answer.headers
+
+    async def test_a_session_that_has_ended_takes_its_cookie_with_it(self, site: Site) -> None:
+        browser = await site.browser()
+        browser.cookies.set("rota_session", "rotas_over")
+
+        answer = await browser.post("/logout")
+
+        assert 'rota_session=""' in answer.headers["set-cookie"]
 
     async def test_the_provider_ends_a_session_by_its_back_channel(self, site: Site) -> None:
         ann, bob = await site.logged_in("ann"), await site.logged_in("bob")
@@ -688,6 +750,44 @@ class TestTerminals:
 
         assert answers == [404] * 10 + [429]
 
+    async def test_the_right_code_does_not_help_who_has_tried_too_many(self, site: Site) -> None:
+        ann, bob = await site.logged_in(), await site.logged_in("bob")
+        asked = (await ann.post("/auth/device")).json()
+        for last in "BCDFGHJKLM":
+            await ann.get(f"/device?code=BCDFGHJ{last}")
+        form = form_of((await bob.get(f"/device?code={asked['user_code']}")).text)
+
+        found = await ann.get(f"/device?code={asked['user_code']}")
+        let_in = await bob.post("/device", data=form | {"answer": "yes"})
+
+        assert (found.status_code, let_in.status_code) == (429, 200)
+
+    async def test_nobody_begins_more_logins_from_more_addresses_of_one_network(
+        self, site: Site
+    ) -> None:
+        strangers = [
+            await site.served.browser(peer=f"2001:db8::{number:x}") for number in range(61)
+        ]
+
+        answers = [(await each.post("/auth/device")).status_code for each in strangers]
+
+        assert answers == [200] * 60 + [429]
+
+    async def test_a_page_of_another_site_uses_up_nobody_s_logins(self, site: Site) -> None:
+        browser = await site.browser()
+
+        told = set()
+        for _ in range(61):
+            image = await browser.get("/auth/login", headers={"Sec-Fetch-Dest": "image"})
+            fetched = await browser.post("/auth/device", headers={"Sec-Fetch-Dest": "empty"})
+            told |= {image.status_code, fetched.status_code}
+
+        assert told == {403}
+        assert "rota_login" not in browser.cookies
+        window = {"Sec-Fetch-Dest": "document", "Sec-Fetch-Site": "cross-site"}
+        assert (await browser.get("/auth/login", headers=window)).status_code == 303
+        assert (await browser.post("/auth/device")).status_code == 200
+
     async def test_a_terminal_that_polls_too_often_is_slowed_down(self, site: Site) -> None:
         terminal = await site.browser()
         asked = (await terminal.post("/auth/device")).json()
@@ -764,11 +864,23 @@ async def poll(terminal: httpx.AsyncClient, asked: dict[str, Any]) -> httpx.Resp
     return await terminal.post("/auth/device/token", data=form)
 
 
-async def let_in(site: Site, terminal: httpx.AsyncClient) -> str:
-    ann = await site.logged_in()
+async def by_link(site: Site) -> httpx.AsyncClient:
+    """A browser that has followed a login link."""
+    secret = await create_login_link_secret(site.served.engine.store, actor="up")
+    browser = await site.browser()
+    answer = await browser.get("/login", params={"token": secret})
+    assert answer.status_code == 303, answer.text
+    return browser
+
+
+async def let_in(
+    site: Site, terminal: httpx.AsyncClient, browser: httpx.AsyncClient | None = None
+) -> str:
+    """The token of a terminal that somebody has let in: Ann, unless it is another's browser."""
+    browser = browser or await site.logged_in()
     asked = (await terminal.post("/auth/device")).json()
-    consent = await ann.get(f"/device?code={asked['user_code']}")
-    await ann.post("/device", data=form_of(consent.text) | {"answer": "yes"})
+    consent = await browser.get(f"/device?code={asked['user_code']}")
+    await browser.post("/device", data=form_of(consent.text) | {"answer": "yes"})
     return str((await poll(terminal, asked)).json()["access_token"])
 
 

@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 
 from rota.domain.access import Role
+from rota.domain.ids import JobId, RunId
+from rota.domain.run import Trigger
+from rota.ports.records import NewRun
 from tests.unit.server.gateway.served import Served, job
 
 pytestmark = pytest.mark.anyio
@@ -40,13 +43,26 @@ async def test_a_run_is_found_by_a_beginning_only_it_has(served: Served) -> None
 
 async def test_a_beginning_of_several_runs_is_refused(served: Served) -> None:
     await served.apply(job())
-    await served.trigger()
-    await served.trigger()
+    job_id = JobId((await served.get("jobs/tidy")).json()["id"])
+    ids = [RunId(f"r_1k0ghsf35spcrm222222222{number}") for number in range(2)]
+    await served.engine.store.submit(
+        [NewRun(each, job_id, 1, Trigger.MANUAL, created_by="ann") for each in ids]
+    )
 
-    answer = await served.get("runs/r_")
+    answer = await served.get(f"runs/{ids[0][:16]}")
 
     assert answer.status_code == 409
     assert answer.json()["code"] == "ambiguous_id"
+
+
+async def test_too_short_a_beginning_is_told_to_be_so(served: Served) -> None:
+    await served.apply(job())
+    run = await served.trigger()
+
+    answers = [await served.get(f"runs/{run['id'][:length]}") for length in (2, 15, 16)]
+
+    assert [answer.status_code for answer in answers] == [404, 404, 200]
+    assert answers[1].json()["hint"].startswith("type 16 characters of its id or more")
 
 
 async def test_an_unknown_run_is_not_found(served: Served) -> None:

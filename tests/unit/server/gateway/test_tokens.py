@@ -9,12 +9,13 @@ import httpx
 import pytest
 
 from rota.domain.access import Role
+from rota.domain.credentials import digest
 from rota.domain.errors import Denied, Unavailable
 from rota.operations.credentials import Credentials
-from rota.operations.tokens import authenticate_worker, create_login_link_secret, digest
+from rota.operations.tokens import authenticate_worker, create_login_link_secret
 from rota.ports.records import NewToken
 from rota.ports.work import JoinWish
-from rota.server.gateway.auth import WrongSecrets
+from rota.server.gateway.auth import WrongSecrets, network_of
 from rota.server.gateway.parameters import GatewaySettings
 from testkit.identity import disable
 from tests.unit.server.gateway.served import Served, serving_gateway
@@ -503,6 +504,23 @@ async def test_wrong_tokens_of_requests_are_counted_and_right_ones_pass(impatien
     assert (await impatient.get("jobs", Role.VIEWER)).status_code == 200
 
 
+@pytest.mark.parametrize(
+    "name", ["system", "Scheduler", "provider", "me", "rota up", "rota token create", "local"]
+)
+async def test_no_program_is_called_like_rota_itself(served: Served, name: str) -> None:
+    refused = await served.post("tokens", json={"name": name, "role": "viewer"})
+
+    assert (refused.status_code, refused.json()["code"]) == (422, "name_reserved")
+
+
+@pytest.mark.parametrize("name", ["viewer ", "two  words"])
+async def test_no_program_is_called_like_another_but_for_a_space(served: Served, name: str) -> None:
+    refused = await served.post("tokens", json={"name": name, "role": "viewer"})
+
+    assert refused.status_code == 422
+    assert "single spaces" in refused.json()["hint"]
+
+
 class TestWrongSecrets:
     def test_they_are_forgotten_after_a_while(self) -> None:
         now = 0.0
@@ -525,6 +543,29 @@ class TestWrongSecrets:
 
         with pytest.raises(Unavailable):
             wrong.note("c", "rotat_abcdefgh3")
+
+    def test_all_addresses_of_a_network_of_ipv6_are_one(self) -> None:
+        wrong = WrongSecrets(2, timedelta(seconds=60), lambda: 0.0)
+        wrong.note("2001:db8:1:2::1", "rotat_aaaaaaaa")
+        wrong.note("2001:db8:1:2:ffff::7", "rotat_bbbbbbbb")
+
+        with pytest.raises(Unavailable):
+            wrong.note("2001:db8:1:2:3:4:5:6", "rotat_cccccccc")
+        wrong.note("2001:db8:1:3::1", "rotat_dddddddd")
+
+    @pytest.mark.parametrize(
+        ("address", "network"),
+        [
+            ("192.0.2.1", "192.0.2.1"),
+            ("2001:db8::1", "2001:db8::/64"),
+            ("fe80::1%eth0", "fe80::/64"),
+            ("::ffff:192.0.2.1", "::ffff:192.0.2.1"),
+            ("", ""),
+            ("testclient", "testclient"),
+        ],
+    )
+    def test_limits_go_by_what_one_subscriber_has(self, address: str, network: str) -> None:
+        assert network_of(address) == network
 
 
 @pytest.mark.parametrize("body", [{}, {"secret": ""}])

@@ -15,7 +15,7 @@ from rota.store.sqlite.opening import migrate
 
 STATEMENTS = shared_statements()
 # They list history from its newest end and stop at their limit.
-BOUNDED = {"select_runs", "select_runs_of_projects"}
+BOUNDED = {"select_runs_of_projects"}
 SMALL_INDEXES = {
     "run_blocked",
     "run_deadline",
@@ -126,7 +126,13 @@ def test_no_statement_scans_the_runs(connection: sqlite3.Connection, name: str) 
         ("queue_runs", "INTEGER PRIMARY KEY (rowid=?)"),
         ("runs_to_change", "sqlite_autoindex_run_1 (id=?)"),
         ("select_runs_of_backfill", "run_backfill (backfill=? AND seq<?)"),
+        ("select_active_runs", "run_open (project=? AND seq<?)"),
+        ("select_active_runs_of_project", "run_open (project=? AND seq<?)"),
+        ("select_runs", "run_project (project=? AND seq<?)"),
         ("select_runs_of_project", "run_project (project=? AND seq<?)"),
+        ("select_runs_of_cart", "run_cart (cart=? AND seq<?)"),
+        ("select_jobs_of_user", "job_creator (created_by=?"),
+        ("select_carts_of_user", "cart_creator (created_by=?"),
         ("select_runs_of_job", "run_job (job_id=? AND seq<?)"),
         ("token_by_digest", "SEARCH token USING INDEX sqlite_autoindex_token_2 (digest=?)"),
         ("token_by_digest", "SEARCH principal USING PRIMARY KEY (handle=?)"),

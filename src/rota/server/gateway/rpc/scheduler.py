@@ -24,7 +24,7 @@ from rota.operations.engine import Engine
 from rota.operations.forecasts import upcoming_jobs
 from rota.operations.output import follow_events
 from rota.operations.runs import submit_file
-from rota.operations.tokens import Caller
+from rota.operations.tokens import Caller, require_free_handle
 from rota.ports.records import JobQuery, RunQuery
 from rota.server.gateway.auth import EDITS, READS, RESOLVES, TRIGGERS, TrustedTokens
 from rota.server.gateway.filters import (
@@ -97,6 +97,8 @@ class SchedulerService(SchedulerServicer):
     async def SubmitJob(self, request: pb.SubmitJobRequest, caller: Caller) -> pb.SubmitJobResponse:
         project = messages.project_of(request.project)
         user = _user(request.user, caller, project)
+        if user != caller.name:
+            require_free_handle(user)
         match request.WhichOneof("definition"):
             case "yaml":
                 text = request.yaml
@@ -149,7 +151,7 @@ class SchedulerService(SchedulerServicer):
         job = await self._job(request.project, request.job)
         require_match(request.etag, job.digest)
         file = await self._file(request.yaml, caller, job.project, job.set_name)
-        if [(entry.spec.project, entry.name) for entry in file.jobs] != [(job.project, job.name)]:
+        if not _is_alone(file, job):
             raise messages.malformed(f"yaml: a file with the job {job.name} alone is needed")
         await definitions.apply(
             self._engine, file, actor=caller.name, is_admin=caller.is_installation_admin
@@ -277,6 +279,17 @@ class SchedulerService(SchedulerServicer):
         query = replace(query, before_seq=before)
         found = await run_page(self._engine, query, messages.page_size(page))
         return [run_message(run) for run in found], found.next_cursor or ""
+
+
+def _is_alone(file: JobFile, job: Job) -> bool:
+    """Return whether a file is about this job and nothing else.
+
+    The file's own project may be another than that of its jobs: calendars, limits and carts of the
+    file would go there, and nobody has asked whether the caller may change that one.
+    """
+    named = [(entry.spec.project, entry.name) for entry in file.jobs]
+    is_more = file.calendars or file.carts or file.declarations
+    return (file.project, named) == (job.project, [(job.project, job.name)]) and not is_more
 
 
 def _user(user: str, caller: Caller, project: str) -> str:

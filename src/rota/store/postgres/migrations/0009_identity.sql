@@ -118,7 +118,8 @@ CREATE INDEX cart_creator ON cart (created_by, created_at);
 CREATE INDEX cart_project ON cart (project, created_at, id);
 
 -- All that is there goes on: projects and names that are in use become rows, and tokens keep their
--- role everywhere. Names of several tokens get the highest of their roles, and each token its own.
+-- role everywhere. Names of several tokens get the highest of their roles, and each token its own;
+-- those that were revoked or have expired give none.
 INSERT INTO project (name, title, defaults, policy, bounds, version, created_by, created_at, updated_by, updated_at)
 SELECT DISTINCT name, '', '{}', '{}', '', 1, 'migration', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 'migration', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 FROM (SELECT 'default' AS name UNION SELECT project FROM job UNION SELECT project FROM cart
@@ -138,4 +139,6 @@ UPDATE token SET principal = name;
 INSERT INTO binding (principal, scope, role, created_by, created_at)
 SELECT name, '*', CASE max(CASE role WHEN 'admin' THEN 4 WHEN 'editor' THEN 3 WHEN 'operator' THEN 2 ELSE 1 END)
     WHEN 4 THEN 'admin' WHEN 3 THEN 'editor' WHEN 2 THEN 'operator' ELSE 'viewer' END, 'migration', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-FROM token WHERE kind <> 'worker' GROUP BY name;
+FROM token
+WHERE kind <> 'worker' AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+GROUP BY name;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,6 +11,7 @@ import grpc
 import pytest
 from google.protobuf.descriptor import MethodDescriptor
 
+from rota import contracts
 from rota.contracts import carts_pb2, client_pb2
 from rota.domain.access import INSTALLATION, Rights, Role, TokenTerms, Verb, combined
 from rota.operations.tokens import create_token
@@ -141,6 +144,17 @@ async def test_jobs_of_another_project_cannot_be_submitted_in_a_file(calls: Call
     told = await outcome(calls, "SubmitJob", request, secret)
 
     assert told[:2] == (grpc.StatusCode.NOT_FOUND, "project_not_found")
+
+
+def test_every_service_of_the_contracts_is_in_this_matrix_or_for_workers() -> None:
+    modules = [
+        importlib.import_module(f"rota.contracts.{module.name}")
+        for module in pkgutil.iter_modules(contracts.__path__)
+        if module.name.endswith("_pb2")
+    ]
+    described = {name for each in modules for name in each.DESCRIPTOR.services_by_name}
+
+    assert described == {name for _, _, name in SERVICES} | {"Workers"}
 
 
 @pytest.mark.parametrize(("service", "contract", "name"), SERVICES)

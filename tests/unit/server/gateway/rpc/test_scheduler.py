@@ -171,6 +171,17 @@ async def test_only_an_admin_may_ask_for_others(calls: Calls, name: str, request
     assert status is grpc.StatusCode.PERMISSION_DENIED
 
 
+@pytest.mark.parametrize("user", ["scheduler", "rota up", "ann/key", "ann "])
+async def test_an_admin_submits_for_nobody_who_reads_as_somebody_else(
+    calls: Calls, user: str
+) -> None:
+    request = pb.SubmitJobRequest(user=user, yaml=job_file(job()))
+
+    status, _ = await calls.refused("SubmitJob", request)
+
+    assert status is grpc.StatusCode.INVALID_ARGUMENT
+
+
 async def test_only_a_job_of_an_admin_brings_a_share_with_it(calls: Calls) -> None:
     shared = pb.SubmitJobRequest(yaml=job_file(job(share="team")))
     await calls.submit(job_file(job("other", schedule=FAR)))
