@@ -32,7 +32,8 @@ OUTER_IS_KILLED = -signal.SIGKILL
 
 def send(guarded: Guarded, number: signal.Signals, *names: str) -> None:
     for name in names:
-        os.kill(getattr(guarded, f"{name}_pid"), number)
+        with suppress(ProcessLookupError):  # one died with another
+            os.kill(getattr(guarded, f"{name}_pid"), number)
 
 
 def is_over(guarded: Guarded) -> bool:
@@ -207,9 +208,9 @@ class TestSweeping:
         first.spawn("a", "sh", "-c", f"{script}\nsleep 100", cwd=str(tmp_path))
         eventually((tmp_path / "up").exists, "the daemon did not start")
 
-        for pid in (first.keeper_pid, first.outer_pid, first.inner_pid, first.worker_pid):
-            os.kill(pid, signal.SIGSTOP)  # so that none sees the other die
-        send(first, signal.SIGKILL, "keeper", "outer", "inner", "worker")
+        everybody = ("outer", "keeper", "inner", "worker")
+        send(first, signal.SIGSTOP, *everybody)  # so that none sees the other die
+        send(first, signal.SIGKILL, *everybody)
         second = guard(name=name)
 
         assert first.living() == []
