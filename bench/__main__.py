@@ -26,6 +26,7 @@ from bench import (
     p9_forecast,
     p9_simulation,
     tenants,
+    walls,
 )
 from bench.contest import Plan
 from bench.figures import Comparison
@@ -46,6 +47,7 @@ _WORKLOADS: Mapping[str, Callable[[Plan], list[Comparison]]] = {
     "P9_simulation": p9_simulation.run,
     "held_transaction": held_transaction.run,
     "tenants": tenants.run,
+    "walls": walls.run,
 }
 
 

@@ -133,6 +133,8 @@ def _needed(method: str, route: APIRoute) -> str:
     match need.where:
         case Where.PROJECT:
             return str(need.role)
+        case Where.FILE:
+            return f"{need.role} in each project of the file"
         case Where.INSTALLATION:
             return f"{need.role} in `*`"
         case Where.SOMEWHERE:

@@ -43,7 +43,7 @@ class Binding(Answer, frozen=True, kw_only=True):
 class Advice(Answer, frozen=True, kw_only=True):
     """Something that an admin of the installation may want to tighten."""
 
-    subject: str  # token, job, pool
+    subject: str  # token, job, pool, key ring
     message: str = ""
     action: str = ""  # what to type
     is_note: bool = False  # worth knowing, and perhaps as it is meant to be

@@ -132,7 +132,7 @@ class KeyRing:
 
     def is_current(self, sealed: str) -> bool:
         """Return whether the first key has wrapped this value."""
-        return _parts(sealed)[0] == self.ids[0]
+        return sealed.startswith(sealed_by(self.ids[0]))
 
     def rewrap(self, sealed: str) -> str:
         """Wrap the value's data key by the first key; the value itself is not decrypted.
@@ -157,6 +157,11 @@ class KeyRing:
                 facts={"key_id": key_id},
             )
         return _decrypt(key.secret, wrapped, _WRAPPING + key_id.encode())
+
+
+def sealed_by(key_id: str) -> str:
+    """Return how every value begins that this key has wrapped."""
+    return f"{_SEALED_FORM}:{key_id}:"
 
 
 def _parts(sealed: str) -> tuple[str, str, str]:

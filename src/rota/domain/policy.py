@@ -66,6 +66,11 @@ class Bounds:
         """Return whether nothing is bounded."""
         return self == _NO_BOUNDS
 
+    def allow_pool(self, pool: str) -> bool:
+        """Return whether jobs of the project may name this pool."""
+        allowed = self.policy.pools
+        return pool not in self.barred and (allowed is None or pool in allowed)
+
 
 _NO_BOUNDS = Bounds()
 

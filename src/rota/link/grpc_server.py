@@ -19,7 +19,7 @@ from rota.contracts.worker_pb2_grpc import WorkersServicer, add_WorkersServicer_
 from rota.domain.errors import Conflict, Denied, NotFound, RotaError, Unavailable, first_of
 from rota.link import grpc_checks as checks
 from rota.link import grpc_messages as messages
-from rota.ports.rpc import bearer_in, rpc_status_of
+from rota.ports.rpc import bearer_in, host_of_peer, rpc_status_of
 from rota.ports.work import (
     OUTDATED_WORKER,
     Credential,
@@ -65,8 +65,7 @@ class WorkersService(WorkersServicer):
         still be of its release.
         """
         with suppress(RotaError):
-            secret = bearer_in(context.invocation_metadata())
-            worker = (await _Credential(secret, self._credentials).check()).name
+            worker = (await self._shown(context).check()).name
             if worker not in self._outdated:  # it comes again every two seconds
                 self._outdated.add(worker)
                 log.warning("worker.outdated", worker=worker, hint="install this release there")
@@ -83,8 +82,7 @@ class WorkersService(WorkersServicer):
             conversation.stop_listening()
 
     async def Work(self, request_iterator: AsyncIterator[pb.FromWorker], context: Context) -> None:
-        credential = _Credential(bearer_in(context.invocation_metadata()), self._credentials)
-        conversation = _Conversation(self._desk, credential, request_iterator, context)
+        conversation = _Conversation(self._desk, self._shown(context), request_iterator, context)
         ending: Ending | None = None
         self._conversations.add(conversation)
         try:
@@ -100,11 +98,16 @@ class WorkersService(WorkersServicer):
             status, code, message = ending
             await context.abort(status, message, (("rota-code", code),))
 
+    def _shown(self, context: grpc.aio.ServicerContext[Any, Any]) -> _Credential:
+        secret = bearer_in(context.invocation_metadata())
+        return _Credential(secret, self._credentials, host_of_peer(context.peer()))
+
     async def Join(self, request: pb.JoinRequest, context: JoinContext) -> pb.Credential:
         secret = bearer_in(context.invocation_metadata())
         try:
             wish = messages.join_wish_from(request)
-            credential = await self._credentials.join(secret, wish)
+            address = host_of_peer(context.peer())
+            credential = await self._credentials.join(secret, wish, address)
         except Exception as error:  # noqa: BLE001 (the edge of a call: others go on)
             status, code, message = _ending(error)
             await context.abort(status, message, (("rota-code", code),))
@@ -140,9 +143,10 @@ def _not_taken(kind: str | None) -> RotaError:
 class _Credential:
     """Credential that a worker sent when it opened its stream."""
 
-    def __init__(self, secret: str, desk: CredentialDesk) -> None:
+    def __init__(self, secret: str, desk: CredentialDesk, address: str) -> None:
         self._secret = secret
         self._desk = desk
+        self._address = address
 
     async def check(self) -> WorkerIdentity:
         """Return the worker's identity; raise `Denied` unless the credential is valid now."""
@@ -152,7 +156,7 @@ class _Credential:
                 code="unauthenticated",
                 hint="send `authorization: Bearer TOKEN`, made by rota worker token create",
             )
-        return await self._desk.authenticate(self._secret)
+        return await self._desk.authenticate(self._secret, self._address)
 
     async def renew(self) -> Credential:
         """Return the credential that is to take the place of this one."""

@@ -8,7 +8,9 @@ people make (`create_worker_token`) are not renewed: they last as long as was sa
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from rota.domain.credentials import SecretKind, digest, new_secret, new_token_id, shown_part
@@ -16,6 +18,7 @@ from rota.domain.errors import Conflict, Denied, Invalid, NotFound, quoted
 from rota.domain.ids import micros
 from rota.operations.engine import Engine
 from rota.operations.tokens import authenticate_worker
+from rota.operations.wrong_secrets import WrongSecrets
 from rota.ports.credentials import NewCredential, NewJoinToken
 from rota.ports.records import Token
 from rota.ports.store import Store
@@ -25,6 +28,7 @@ CREDENTIAL_LIFETIME = timedelta(days=30)
 JOIN_LIFETIME = timedelta(hours=1)
 MAX_JOIN_LIFETIME = timedelta(days=30)
 MAX_USES = 10_000
+_WRONG, _WRONG_PER = 100, timedelta(minutes=1)  # where no gateway counts them, too
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -80,18 +84,30 @@ class Credentials:
 
     engine: Engine
     lifetime: timedelta = CREDENTIAL_LIFETIME
+    wrong: WrongSecrets = field(default_factory=lambda: WrongSecrets(_WRONG, _WRONG_PER))
 
-    async def authenticate(self, secret: str) -> WorkerIdentity:
-        try:
+    async def authenticate(self, secret: str, address: str = "") -> WorkerIdentity:
+        with self._counting(secret, address):
+            try:
+                return await authenticate_worker(self.engine, secret)
+            except Denied:
+                if not secret.startswith(f"rota{SecretKind.WORKER}_"):
+                    raise
+                if not await self.engine.store.begin_renewal(digest(secret)):
+                    raise
             return await authenticate_worker(self.engine, secret)
-        except Denied:
-            if not secret.startswith(f"rota{SecretKind.WORKER}_"):
-                raise
-            if not await self.engine.store.begin_renewal(digest(secret)):
-                raise
-        return await authenticate_worker(self.engine, secret)
 
-    async def join(self, secret: str, wish: JoinWish) -> Credential:
+    @contextmanager
+    def _counting(self, secret: str, address: str) -> Iterator[None]:
+        """Count a secret that turns out to be wrong."""
+        try:
+            yield
+        except Denied as error:
+            if error.code == "unauthenticated":
+                self.wrong.note(address, secret)
+            raise
+
+    async def join(self, secret: str, wish: JoinWish, address: str = "") -> Credential:
         _check_name(wish.worker, "worker")
         _check_name(wish.pool, "pool")
         credential = new_secret(SecretKind.WORKER)
@@ -104,7 +120,8 @@ class Credentials:
             self.lifetime,
             wish.replaces,
         )
-        expires_at = await self.engine.store.join_worker(digest(secret), wanted)
+        with self._counting(secret, address):
+            expires_at = await self.engine.store.join_worker(digest(secret), wanted)
         return Credential(credential, micros(expires_at))
 
     async def renew(self, identity: WorkerIdentity) -> Credential:

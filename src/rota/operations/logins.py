@@ -27,7 +27,7 @@ from rota.domain.identity import (
     refused,
 )
 from rota.operations.engine import Engine
-from rota.ports.logins import FoundPerson, LoginAttempt, Told
+from rota.ports.logins import FoundPerson, LoginAttempt, TakenRefresh, Told
 from rota.ports.provider import Granted, LoginRequest, Provider
 from rota.ports.records import LoginSession, NewToken, Token
 
@@ -160,18 +160,21 @@ async def attend(engine: Engine, token: Token, session: LoginSession) -> bool:
     await _note_use(engine, token, session)
     if not session.is_refreshable or session.seen_at - session.refreshed_at <= _REFRESH_AFTER:
         return False
-    sealed = await engine.store.take_refresh(token.id, _REFRESH_AFTER, _REFRESH_LASTS)
-    if sealed is None:  # another server does it
-        return False
-    try:
-        await _refresh(engine, token, sealed)
-    except Denied as error:
-        log.info("login.ended_by_provider", principal=token.principal, reason=error.message)
-        await engine.store.revoke_token(token.id, actor="provider")
-    except RotaError as error:
-        log.warning("login.not_refreshed", principal=token.principal, reason=error.message)
-        return False
-    return True
+    has_changed = False
+    # A terminal has all sessions of its person to ask by: one that is refused is gone.
+    while taken := await engine.store.take_refresh(token.id, _REFRESH_AFTER, _REFRESH_LASTS):
+        try:
+            await _refresh(engine, token.principal, taken)
+        except Denied as error:
+            log.info("login.ended_by_provider", principal=token.principal, reason=error.message)
+            await engine.store.end_refused_login(taken.token)
+            has_changed = True
+        except RotaError as error:
+            log.warning("login.not_refreshed", principal=token.principal, reason=error.message)
+            break
+        else:
+            return True
+    return has_changed
 
 
 async def _note_use(engine: Engine, token: Token, session: LoginSession) -> None:
@@ -185,23 +188,24 @@ async def _note_use(engine: Engine, token: Token, session: LoginSession) -> None
         await engine.store.keep_login(token.id, idle, lifetime, TERMINAL_MOST)
 
 
-async def _refresh(engine: Engine, token: Token, sealed: str) -> None:
+async def _refresh(engine: Engine, principal: str, taken: TakenRefresh) -> None:
     """Ask the provider about the person; its new refresh token is saved before all else."""
     ring, provider = engine.key_ring, provider_of(engine)
     if ring is None:
         raise Unavailable("there is no key ring to open the refresh token with")
-    plain = ring.open(sealed, _context(token.id, "refresh")).decode()
+    session = taken.token
+    plain = ring.open(taken.sealed, _context(session, "refresh")).decode()
     granted = await provider.refresh(plain)
-    renewed = _sealed(engine, token.id, "refresh", granted.refresh_token)
-    await engine.store.refresh_login(token.id, Told(refresh_token=renewed))
+    renewed = _sealed(engine, session, "refresh", granted.refresh_token)
+    await engine.store.refresh_login(session, Told(refresh_token=renewed))
     if not granted.id_token:
         return
     person = await _person_of(engine, granted, nonce=None)
     known = await engine.store.find_person(person)
-    if known is None or known.handle != token.principal:
+    if known is None or known.handle != principal:
         raise refused("the provider speaks of somebody else")
-    told = Told(person, id_token=_sealed(engine, token.id, "id", granted.id_token))
-    await engine.store.refresh_login(token.id, told)
+    told = Told(person, id_token=_sealed(engine, session, "id", granted.id_token))
+    await engine.store.refresh_login(session, told)
 
 
 def _sealed(engine: Engine, token_id: str, what: str, plain: str) -> str | None:

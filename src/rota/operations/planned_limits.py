@@ -214,11 +214,11 @@ async def plan_limits(
 
     `removed` are jobs of the file's project that go with it.
     """
-    projects = sorted(file.projects)
+    projects = sorted(file.projects | ({file.project} if removed else set()))
     stored = {project: await engine.store.declarations(project) for project in projects}
     declared = {project: _declared(file, project, stored[project]) for project in projects}
     return PlannedLimits(
-        changes=_changes(file, stored[file.project]),
+        changes=_changes(file, stored.get(file.project, ())),
         shared={project: _resources(each) for project, each in declared.items()},
         quotas=_quotas(declared),
         versions=tuple(_versions(file, stored)),

@@ -14,6 +14,7 @@ from rota.domain.identity import handle_from
 from rota.domain.spec import Isolation
 from rota.domain.walls import OfferKind
 from rota.operations.engine import Engine
+from rota.operations.key_ring import KeyUse, key_uses
 from rota.ports.projects import (
     AWAITED,
     Binding,
@@ -110,19 +111,20 @@ async def disable_principal(
 class Advice:
     """Something that an admin may want to tighten."""
 
-    subject: str  # token, job, pool
+    subject: str  # token, job, pool, key ring
     message: str
     action: str = ""
     is_note: bool = False  # worth knowing, and perhaps as it is meant to be
 
 
 async def advice(engine: Engine) -> list[Advice]:
-    """List what an admin may want to tighten: old tokens, jobs of people who left, shared pools."""
+    """List what an admin may want to tighten: tokens, jobs of who left, shared pools, old keys."""
     return [
         *await _about_tokens(engine),
         *await _about_jobs(engine),
         *await _about_walls(engine),
         *await _about_pools(engine),
+        *await _about_keys(engine),
     ]
 
 
@@ -169,7 +171,7 @@ async def _about_jobs(engine: Engine) -> list[Advice]:
         Advice(
             "job",
             f"{_some(names)} of project {project}: {creator}, who made {_them(names)}, has no role"
-            " of their own there",
+            " there, nor has a group that they were in at their latest login",
             f"rota role grant {creator} editor --project {project}, or apply as somebody else",
         )
         for (creator, project), names in jobs.items()
@@ -211,3 +213,29 @@ def _about_pool(pool: Pool, *, has_engine: bool) -> Advice:
     if has_engine:
         message += ", and may use its workers' container engine"
     return Advice("pool", message, f"rota pool set {pool.name} --private, or {give}")
+
+
+async def _about_keys(engine: Engine) -> list[Advice]:
+    """Tell how much is left under which key of the ring but the first."""
+    uses = [use for use in await key_uses(engine) if not use.is_first]
+    return [_about_missing_key(use) if use.is_missing else _about_older_key(use) for use in uses]
+
+
+def _about_missing_key(use: KeyUse) -> Advice:
+    return Advice(
+        "key ring",
+        f"the key {use.key_id} is missing: {_values(use)} sealed with it and cannot be read",
+        "put it back below the others in secrets_key; else people log in again",
+    )
+
+
+def _about_older_key(use: KeyUse) -> Advice:
+    if use.values:
+        message = f"{_values(use)} still sealed with the key {use.key_id}, until all are wrapped"
+        return Advice("key ring", f"{message} anew", is_note=True)
+    message = f"nothing is sealed with the key {use.key_id} any more: it can be taken out"
+    return Advice("key ring", message, is_note=True)
+
+
+def _values(use: KeyUse) -> str:
+    return "1 value is" if use.values == 1 else f"{use.values:,} values are"

@@ -3,6 +3,9 @@
 Pools, workers and shares serve all projects. Whoever has a role in some projects only sees of the
 others that they are there, how much they take and for how long: never an id, a name, a user or a
 label. All that is taken out of answers for that reason is taken out here.
+
+Of workers they see those of pools that a project of theirs may use, with what `needs` and functions
+of jobs are compared with; nothing that is the installation's own, or that may name a foreign run.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from rota.operations.workers import ClusterStatus
 from rota.ports.forecasts import Reserved, ShareWeight
 from rota.ports.records import Session
 
+UNTOLD = "it holds something that no server takes"  # instead of a worker's own words
 OTHERS = "(other projects)"  # what stands for their jobs, shares, keys and pools
 _POOL = "pool "  # how a simulation calls what runs wait for that wait for a worker
 
@@ -29,7 +33,7 @@ class Sight:
     """What a caller may see."""
 
     projects: frozenset[str] | None = None  # None: all, and the installation
-    closed: frozenset[str] = frozenset()  # pools that are given to other projects only
+    closed: frozenset[str] = frozenset()  # pools that none of them may use
 
     def sees(self, project: str) -> bool:
         return self.projects is None or project in self.projects
@@ -62,7 +66,25 @@ async def open_sessions(
 
 
 def seen_sessions(sight: Sight, sessions: Iterable[Session]) -> list[Session]:
-    return [session for session in sessions if sight.sees_pool(session.pool)]
+    """Return the workers of pools that are open to the caller, as far as they are seen."""
+    if sight.projects is None:
+        return list(sessions)
+    return [
+        replace(
+            session,
+            trouble=seen_trouble(sight, session.trouble),
+            server="",
+            credential=None,
+            credential_expires_at=None,
+        )
+        for session in sessions
+        if sight.sees_pool(session.pool)
+    ]
+
+
+def seen_trouble(sight: Sight, trouble: str) -> str:
+    """Return what a worker says that it cannot do; it may name runs of any project."""
+    return trouble if sight.projects is None or not trouble else UNTOLD
 
 
 async def seen_workers(engine: Engine, sight: Sight, sessions: Iterable[Session]) -> list[Session]:

@@ -79,6 +79,10 @@ class Caller:
             )
         require_verb(self.rights, verb)
 
+    def has_somewhere(self, role: Role) -> bool:
+        """Return whether the caller has at least this role in any project."""
+        return self.rights.projects(role) != ()
+
     def role_in(self, project: str) -> Role:
         """Return the role in a project in which the caller is known to have one."""
         role = self.rights.role_in(project)

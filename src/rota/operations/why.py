@@ -31,7 +31,7 @@ from rota.domain.states import RunState, seen_state
 from rota.operations.engine import Engine
 from rota.operations.forecasts import make_forecast
 from rota.operations.specs import stamp
-from rota.operations.tenants import EVERYTHING, Sight, seen_reservation
+from rota.operations.tenants import EVERYTHING, Sight, seen_reservation, seen_trouble
 from rota.operations.walls import lacks_of
 from rota.ports.forecasts import Place, Reserved
 from rota.ports.records import JobQuery, KeyUse, RunQuery, Session
@@ -469,7 +469,9 @@ async def why(engine: Engine, run: Run, sight: Sight = EVERYTHING) -> Explanatio
             return await _waits(engine, run, sight)
         case RunState.CLAIMED | RunState.PROCESSING:
             verb = "claimed by" if run.state is RunState.CLAIMED else "running on"
-            return _stands(run, f"{verb} worker {run.worker}", *(await _troubles(engine, run)))
+            return _stands(
+                run, f"{verb} worker {run.worker}", *(await _troubles(engine, run, sight))
+            )
         case RunState.UNKNOWN:
             reason = Reason(
                 gate="person",
@@ -482,10 +484,11 @@ async def why(engine: Engine, run: Run, sight: Sight = EVERYTHING) -> Explanatio
             return _stands(run, f"it has ended: {run.state.lower()}{cause}")
 
 
-async def _troubles(engine: Engine, run: Run) -> list[Obstacle]:
+async def _troubles(engine: Engine, run: Run, sight: Sight) -> list[Obstacle]:
     """Return what the worker of a leased run cannot do at present, such as delivering output."""
     sessions = await engine.store.sessions(alive_only=True)
-    told = [each.trouble for each in sessions if each.id == run.session and each.trouble]
+    troubles = [each.trouble for each in sessions if each.id == run.session and each.trouble]
+    told = [seen_trouble(sight, trouble) for trouble in troubles]
     action = f"rota worker show {run.worker}"
     return [
         Obstacle(Reason("worker", f"its worker says: {trouble}", action=action)) for trouble in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -61,6 +62,39 @@ class Polled(StrEnum):
     EXPIRED = "expired_token"  # or never known, or used before
 
 
+@dataclass(frozen=True, slots=True)
+class TakenRefresh:
+    """What a server needs that has taken it on to ask the provider about a person."""
+
+    token: str  # id of the session whose refresh token it is, which may be another of the person
+    sealed: str = field(repr=False)  # the refresh token
+
+
+@dataclass(frozen=True, slots=True)
+class SealedValue:
+    """One value of a session that is sealed with the key ring."""
+
+    token: str  # id of the session
+    sealed: str = field(repr=False)
+    is_refresh_token: bool  # False: it is the ID token
+
+
+@dataclass(frozen=True, slots=True)
+class SealedLogin:
+    """Session with values that are not sealed with the first key of the ring."""
+
+    token: str
+    values: tuple[SealedValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resealed:
+    """The same value, its data key wrapped by another key of the ring."""
+
+    value: SealedValue
+    sealed: str = field(repr=False)
+
+
 class LoginStore(Protocol):
     """Logins, a part of `rota.ports.store.Store`."""
 
@@ -92,15 +126,40 @@ class LoginStore(Protocol):
         """Note that a session was used: its idle end, or that of a terminal, moves on."""
         ...
 
-    async def take_refresh(self, token: str, older: timedelta, lasts: timedelta) -> str | None:
-        """Take on to refresh a session; returns the sealed refresh token.
+    async def take_refresh(
+        self, token: str, older: timedelta, lasts: timedelta
+    ) -> TakenRefresh | None:
+        """Take on to refresh a session; a terminal by another session of its person.
 
-        None: the latest refresh is not older, or another server has taken it on and has time left.
+        None: the latest refresh is not older, or another server has taken it on and has time left,
+        or there is no refresh token.
         """
         ...
 
     async def refresh_login(self, token: str, told: Told) -> None:
-        """Save what the provider said at a refresh; what it did not renew stays."""
+        """Save what the provider said at a refresh; what it did not renew stays.
+
+        Terminals of the person go on from now for as long as a browser's session may last.
+        """
+        ...
+
+    async def end_refused_login(self, token: str) -> None:
+        """End a session that the provider refused to refresh.
+
+        Terminals of the person end with it, unless another session can still be refreshed.
+        """
+        ...
+
+    async def sealed_logins(self, key_id: str, after: str, limit: int) -> list[SealedLogin]:
+        """List sessions with values of other keys than this, by id; the first ones after an id."""
+        ...
+
+    async def reseal_logins(self, resealed: Sequence[Resealed]) -> None:
+        """Save values that were wrapped anew, unless they have changed since."""
+        ...
+
+    async def keys_of_logins(self) -> dict[str, int]:
+        """Count the sealed values of sessions by the id of their key."""
         ...
 
     async def id_token_of(self, token: str) -> str | None:

@@ -7,6 +7,7 @@ names statuses as texts and imports nothing of gRPC, which only these two may kn
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from urllib.parse import unquote
 
 from rota.domain.errors import RotaError, codes_of
 
@@ -25,6 +26,7 @@ RPC_STATUS: Mapping[str, str] = {
     "etag_mismatch": "ABORTED",
     "too_large": "RESOURCE_EXHAUSTED",
     "too_many_files": "RESOURCE_EXHAUSTED",
+    "too_many_logins": "RESOURCE_EXHAUSTED",
     "invalid": "INVALID_ARGUMENT",
     "internal": "INTERNAL",
     "unavailable": "UNAVAILABLE",
@@ -35,6 +37,14 @@ def rpc_status_of(error: RotaError) -> str:
     """Return the status of an error's own code, else that of its class."""
     codes = (code for code in codes_of(error) if code in RPC_STATUS)
     return RPC_STATUS[next(codes, "internal")]
+
+
+def host_of_peer(peer: str) -> str:
+    """Return the address in what gRPC calls a peer: `ipv4:192.0.2.1:5000`; "" of a local socket."""
+    kind, _, address = peer.partition(":")
+    if kind not in ("ipv4", "ipv6"):
+        return ""
+    return unquote(address.rpartition(":")[0]).strip("[]")
 
 
 def bearer_in(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:

@@ -376,7 +376,11 @@ class RunStore(Protocol):
         """Resolve an UNKNOWN run: COMPLETED, FAILED, or SCHEDULED (try again)."""
         ...
 
-    async def record_progress(self, session: SessionId, items: Sequence[Progress]) -> None: ...
+    async def record_progress(
+        self, session: SessionId, items: Sequence[Progress]
+    ) -> tuple[Fence, ...]:
+        """Record how far runs are; return those that the session has not leased (any more)."""
+        ...
 
     async def runs(self, query: RunQuery, /) -> list[Run]: ...
 
@@ -467,7 +471,10 @@ class SessionStore(Protocol):
         ...
 
     async def closed_pools(self, projects: Collection[str]) -> frozenset[str]:
-        """Return the pools that are given to projects, but to none of these."""
+        """Return the pools that none of these projects may use.
+
+        They are given to others only, or no policy of these allows them.
+        """
         ...
 
     async def heartbeats(self) -> list[Heartbeat]:

@@ -513,13 +513,13 @@ CREDENTIAL = "credential"  # the optional request by which a worker asks for its
 
 
 class CredentialDesk(Protocol):
-    """Server's side of what a worker shows. `Denied` whatever is wrong with it."""
+    """Server's side of what a worker shows. `Denied`: it is wrong; `Unavailable`: too often so."""
 
-    async def authenticate(self, secret: str) -> WorkerIdentity:
+    async def authenticate(self, secret: str, address: str = "") -> WorkerIdentity:
         """Return whose a credential is; the use of a renewed one ends the one before."""
         ...
 
-    async def join(self, secret: str, wish: JoinWish) -> Credential:
+    async def join(self, secret: str, wish: JoinWish, address: str = "") -> Credential:
         """Trade a use of a join token for a credential."""
         ...
 

@@ -168,13 +168,15 @@ async def open_rpc(
         from rota.server.gateway.rpc.carts import CartsService
         from rota.server.gateway.rpc.scheduler import SchedulerService
         from rota.server.gateway.rpc.server import serve
-    workers = WorkersService(desk, Credentials(engine)) if desk else None
+    # Counted with those of people and programs: whoever guesses has one bound on all ways in.
+    credentials = Credentials(engine, wrong=app.state.wrong_secrets)
+    workers = WorkersService(desk, credentials) if desk else None
     services = [workers.add_to] if workers else []
     if is_gateway:
         gateway: GatewaySettings = app.state.settings
         trusted: TrustedTokens = app.state.tokens
         services.append(SchedulerService(engine, gateway, trusted, app.state.parsing).add_to)
-        services.append(CartsService(engine, gateway, trusted).add_to)
+        services.append(CartsService(engine, gateway, trusted, app.state.parsing).add_to)
     bind(settings.grpc_listen, "ROTA_GRPC_LISTEN").close()  # gRPC would not say why it cannot
     server = await serve(settings.grpc_listen, services, _tls(settings))
     door = RpcDoor(f"{host_of(settings.grpc_listen)}:{server.port}", server, workers)

@@ -52,7 +52,7 @@ from rota.server.scheduler.carts import CartKeeper, DueTemplates
 from rota.server.scheduler.releaser import Follower, KeyKeeper, Releaser, Sweeper, WorkerWatch
 from rota.server.scheduler.shards import HeldShards, ShardKeeper
 from rota.server.scheduler.timekeeper import Timekeeper, TimekeeperConfig, grace_of
-from rota.server.scheduler.watches import CongestionWatch, LeaseReaper, StartPredictor
+from rota.server.scheduler.watches import CongestionWatch, LeaseReaper, Rewrapper, StartPredictor
 from rota.store.store import SqlStore
 
 
@@ -89,6 +89,7 @@ class Roles:
             LeaseReaper(self._engine, self._clock),
             CongestionWatch(self._engine, self._clock, self._held),
             StartPredictor(self._engine, self._clock, self._held),
+            Rewrapper(self._engine, self._clock, self._held),
         ]
 
     def _punctuality(self) -> TimekeeperConfig:

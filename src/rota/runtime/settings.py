@@ -23,6 +23,8 @@ from rota.domain.quantities import format_duration, parse_duration
 from rota.domain.resources import SLOTS, format_amount, parse_amount
 from rota.guardian import NamespaceWish
 from rota.ports.work import MAX_LABELS, MAX_NAME
+from rota.runtime import walls
+from rota.runtime.walls import WallFields
 
 SQLITE = "sqlite:///"
 FILES = "file://"
@@ -42,7 +44,7 @@ class ServerRole(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(WallFields):
     """Every setting of this machine's Rota."""
 
     home: Path = Path(".rota")
@@ -212,6 +214,7 @@ MEANINGS: Mapping[str, str] = {
     "app": "MODULE:app whose Python functions the worker serves",
     "namespace": "process namespace of the guardian: auto, require or off",
     "stop_grace": "how long attempts may finish after a stop",
+    **walls.MEANINGS,
     "log_level": "debug, info, warning or error",
     "url": "server that the CLI and SDK talk to (default: the one of home)",
     "token": "token of the CLI and SDK (default: the one of home)",
@@ -519,6 +522,12 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "app": _text,
     "namespace": _choice("auto", "require", "off"),
     "stop_grace": _duration,
+    "sandbox_binds": lambda raw: walls.binds(_listed(raw)),
+    "sandbox_uids": walls.uids,
+    "sandbox_networks": lambda raw: walls.networks(_listed(raw)),
+    "sandbox_network_host": walls.switch,
+    "run_as": _names,
+    "disk_floor": walls.size,
     "log_level": _choice("debug", "info", "warning", "error"),
     "url": _text,
     "token": _text,
@@ -532,6 +541,8 @@ def shown(name: str, value: Any) -> str:
     match value:
         case None:
             return ""
+        case _ if name in walls.MEANINGS:
+            return walls.shown(value)
         case timedelta():
             return format_duration(value)
         case tuple():

@@ -37,7 +37,7 @@ from rota.domain.errors import Conflict, Denied, Invalid, RotaError, Unavailable
 from rota.guardian import guardian_command
 from rota.guardian.options import ExitCode
 from rota.ports.clock import Clock
-from rota.runtime import supervision
+from rota.runtime import supervision, walls
 from rota.runtime.credentials import JOIN_VARIABLE, TOKEN_VARIABLE, CredentialFile, Joining
 from rota.runtime.home import check_home, secure_worker_folder, worker_folder, worker_socket
 from rota.runtime.settings import Settings
@@ -273,6 +273,7 @@ class GuardedWorker:
             "resources": json.dumps(dict(settings.resources or {})),
             "succeeds": ended_session,
             "launched_from": vantage(),
+            "walls": walls.as_option(settings.walls),
         }
         command += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
         command += [f"--server={server}" for server in settings.server]

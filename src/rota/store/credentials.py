@@ -14,6 +14,7 @@ from rota.domain.errors import Denied
 from rota.domain.ids import instant
 from rota.ports.credentials import NewCredential, NewJoinToken
 from rota.ports.work import Fence
+from rota.store.principals import worker_principal
 from rota.store.script import Row, Script, query
 from rota.store.sessions import bar
 from rota.store.tx import Tx
@@ -57,6 +58,13 @@ def join_worker(tx: Tx, digest: str, wanted: NewCredential) -> Script[datetime]:
             hint=f"start the worker with --pool {token['pool']}, or with another join token",
         )
     yield query("hold_worker_name", name=wanted.worker)
+    principal = yield from worker_principal(tx, wanted.worker, actor=wanted.worker)
+    if principal.disabled_at is not None:
+        raise Denied(
+            f"the worker {wanted.worker} was disabled",
+            code="worker_disabled",
+            hint=f"rota principal enable {principal.handle}",
+        )
     live = yield query("live_credentials", name=wanted.worker, now=tx.now)
     yield from _take_use(tx, token, live, wanted)
     yield from _revoke_all(tx, wanted.worker, actor=wanted.worker)
@@ -71,6 +79,7 @@ def join_worker(tx: Tx, digest: str, wanted: NewCredential) -> Script[datetime]:
         expires_at=tx.now + lifetime,
         lifetime=lifetime,
         pool=wanted.pool,
+        principal=principal.handle,
         shown=wanted.shown,
     )
     facts = {"worker": wanted.worker, "pool": wanted.pool, "join_token": token["id"]}

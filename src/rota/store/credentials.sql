@@ -27,8 +27,8 @@ WHERE name = :name AND kind = 'worker' AND revoked_at IS NULL AND (expires_at IS
 -- The credential of a worker that joins.
 INSERT INTO token (id, name, role, digest, kind, created_by, created_at, expires_at, pool, principal, shown,
     lifetime)
-VALUES (:id, :name, 'viewer', :digest, 'worker', :created_by, :now, :expires_at, :pool, :name, :shown,
-    :lifetime);
+VALUES (:id, :name, 'viewer', :digest, 'worker', :created_by, :now, :expires_at, :pool, :principal,
+    :shown, :lifetime);
 
 -- name: revoke_credentials
 -- Credentials of workers are valid no longer.

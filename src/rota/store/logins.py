@@ -10,7 +10,18 @@ from rota.domain.access import INSTALLATION, Rights, Role, combined
 from rota.domain.errors import Denied
 from rota.domain.identity import EndedSession, Person, handle_from, wished_handle
 from rota.domain.ids import micros
-from rota.ports.logins import DeviceGrant, FoundPerson, LoginAttempt, Polled, Told
+from rota.domain.key_ring import sealed_by
+from rota.ports.logins import (
+    DeviceGrant,
+    FoundPerson,
+    LoginAttempt,
+    Polled,
+    Resealed,
+    SealedLogin,
+    SealedValue,
+    TakenRefresh,
+    Told,
+)
 from rota.ports.projects import AWAITED, Principal, PrincipalKind, PrincipalRef
 from rota.ports.records import NewToken
 from rota.store import principals, tokens
@@ -20,7 +31,7 @@ from rota.store.tx import Tx
 
 _MICROSECOND = timedelta(microseconds=1)
 _SLOWER = timedelta(seconds=5) // _MICROSECOND  # for terminals that ask too often
-_NEVER_IDLE = timedelta(days=366) // _MICROSECOND  # terminals end by the end of their token
+_NEVER_IDLE = timedelta(days=366) // _MICROSECOND  # of a terminal that no provider knows
 _ADMIN_GROUPS = "oidc_admin_groups"  # who made bindings of groups that the settings name
 
 
@@ -62,6 +73,8 @@ def sign_in(tx: Tx, person: Person) -> Script[str]:
         raise disabled(handle)
     if (known.title, known.email) != (person.title, person.email):
         yield Many("rename_user", [(person.title, person.email, handle)])
+    values = (to_json(person.groups), person.issuer, person.subject)
+    yield Many("remember_groups", [values], exactly=False)
     yield from principals.inherit(tx, handle, person.issuer, person.email)
     return handle
 
@@ -148,12 +161,15 @@ def open_session(tx: Tx, token: NewToken, told: Told, idle: timedelta) -> Script
     )
     yield Many("insert_login", [values])
     if told.person is not None:
+        yield query("vouch_for_terminals", token=token.id, now=tx.now)
         yield from _spread_groups(tx, person)
     yield query("drop_logins_without_token")
 
 
 def _spread_groups(tx: Tx, person: Person) -> Script[None]:
-    """Terminals have no refresh token: they learn of groups by the person's other sessions."""
+    """All sessions of a person, terminals too, have the groups that the provider told last."""
+    values = (to_json(person.groups), person.issuer, person.subject)
+    yield Many("remember_groups", [values], exactly=False)
     changed = yield query(
         "set_groups", issuer=person.issuer, subject=person.subject, groups=to_json(person.groups)
     )
@@ -172,8 +188,24 @@ def keep(tx: Tx, token: str, idle: timedelta, lifetime: timedelta, most: timedel
     )
 
 
-def take_refresh(tx: Tx, token: str, older: timedelta, lasts: timedelta) -> Script[str | None]:
+def take_refresh(
+    tx: Tx, token: str, older: timedelta, lasts: timedelta
+) -> Script[TakenRefresh | None]:
     """A server takes it on to refresh a session, for as long as a provider may need."""
+    taken = yield from _take(tx, token, older, lasts)
+    if taken is not None or not (yield query("terminal", token=token)):
+        return taken
+    # A terminal has no refresh token of its own.
+    for row in (yield query("refreshable_of_person", token=token)):
+        taken = yield from _take(tx, row["token"], older, lasts)
+        if taken is not None:
+            break
+    # Its own row comes last: who saves a refresh locks that of the browser first, too.
+    yield query("postpone_refresh", token=token, until=tx.now + lasts // _MICROSECOND)
+    return taken
+
+
+def _take(tx: Tx, token: str, older: timedelta, lasts: timedelta) -> Script[TakenRefresh | None]:
     rows = yield query(
         "take_refresh",
         token=token,
@@ -181,7 +213,7 @@ def take_refresh(tx: Tx, token: str, older: timedelta, lasts: timedelta) -> Scri
         before=tx.now - older // _MICROSECOND,
         until=tx.now + lasts // _MICROSECOND,
     )
-    return str(rows[0]["refresh_token"]) if rows else None
+    return TakenRefresh(token, str(rows[0]["refresh_token"])) if rows else None
 
 
 def save_refresh(tx: Tx, token: str, told: Told) -> Script[None]:
@@ -193,13 +225,57 @@ def save_refresh(tx: Tx, token: str, told: Told) -> Script[None]:
         refresh_token=told.refresh_token,
         id_token=told.id_token,
     )
+    yield query("vouch_for_terminals", token=token, now=tx.now)
     if told.person is not None:
         yield from _spread_groups(tx, told.person)
+
+
+def end_refused(tx: Tx, token: str) -> Script[None]:
+    """The provider does not know this session any more, nor perhaps the person."""
+    yield from tokens.revoke(tx, token, actor="provider")
+    if (yield query("refreshable_of_person", token=token)):
+        return
+    ended = yield query("end_terminals", token=token, now=tx.now)
+    if ended:
+        tx.record("token.revoked", [row["id"] for row in ended], actor="provider")
 
 
 def id_token_of(token: str) -> Script[str | None]:
     rows = yield query("id_token_of", token=token)
     return rows[0]["id_token"] if rows else None
+
+
+def sealed(key_id: str, after: str, limit: int) -> Script[list[SealedLogin]]:
+    """Sessions with values that another key than this has wrapped, by id."""
+    rows = yield query("sealed_logins", current=sealed_by(key_id), after=after, limit=limit)
+    return [
+        SealedLogin(
+            row["token"],
+            tuple(
+                SealedValue(row["token"], row[column], column == "refresh_token")
+                for column in ("refresh_token", "id_token")
+                if row[column] is not None
+            ),
+        )
+        for row in rows
+    ]
+
+
+def reseal(tx: Tx, resealed: Sequence[Resealed]) -> Script[None]:
+    """Values that were wrapped anew: what a login or refresh has written since then stays."""
+    for name, is_refresh_token in (("reseal_refresh_token", True), ("reseal_id_token", False)):
+        values = [
+            (each.sealed, each.value.token, each.value.sealed)
+            for each in resealed
+            if each.value.is_refresh_token is is_refresh_token
+        ]
+        if values:
+            yield Many(name, values, exactly=False)
+
+
+def keys() -> Script[dict[str, int]]:
+    """How many values each key has sealed."""
+    return {row["key_id"]: row["count"] for row in (yield query("keys_of_logins"))}
 
 
 def end(tx: Tx, ended: EndedSession) -> Script[int]:
@@ -286,5 +362,6 @@ def _let_in(tx: Tx, grant: Row, token: NewToken) -> Script[bool]:
         verbs=opener.verbs,
     )
     yield from tokens.add(tx, made)
-    yield query("copy_login", opener=opener.id, token=token.id, until=tx.now + _NEVER_IDLE)
+    never = tx.now + _NEVER_IDLE
+    yield query("copy_login", opener=opener.id, token=token.id, never=never)
     return True

@@ -49,6 +49,11 @@ VALUES (:token, :issuer, :subject, :sid, :groups, :refresh_token, :id_token, :no
 UPDATE login_session SET groups = :groups
 WHERE issuer = :issuer AND subject = :subject AND groups <> :groups RETURNING token;
 
+-- name: remember_groups
+-- The groups of a user by the provider's latest word.
+-- many: groups text, issuer text, subject text
+UPDATE principal SET groups = :groups WHERE issuer = :issuer AND subject = :subject AND kind = 'user';
+
 -- name: drop_logins_without_token
 -- Forget sessions whose token is forgotten.
 DELETE FROM login_session WHERE NOT EXISTS (SELECT 1 FROM token WHERE token.id = login_session.token);
@@ -76,6 +81,65 @@ RETURNING refresh_token;
 UPDATE login_session SET refreshed_at = :now, refreshing_until = NULL,
     refresh_token = coalesce(:refresh_token, refresh_token), id_token = coalesce(:id_token, id_token)
 WHERE token = :token;
+
+-- name: terminal
+-- A session, if it is that of a terminal.
+SELECT id FROM token WHERE id = :token AND kind = 'terminal';
+
+-- name: refreshable_of_person
+-- Sessions by which the provider can be asked about the person of this one. Those of browsers that have
+-- expired serve on; who logs out, or is refused by the provider, takes theirs away.
+SELECT theirs.token FROM login_session AS mine
+JOIN login_session AS theirs ON theirs.issuer = mine.issuer AND theirs.subject = mine.subject
+    AND theirs.refresh_token IS NOT NULL
+JOIN token ON token.id = theirs.token AND token.revoked_at IS NULL
+WHERE mine.token = :token ORDER BY theirs.refreshed_at DESC, theirs.token LIMIT 5;
+
+-- name: postpone_refresh
+-- A terminal for which nothing is to be asked now: not at each of its calls.
+UPDATE login_session SET refreshing_until = :until WHERE token = :token;
+
+-- name: vouch_for_terminals
+-- The provider still knows the person of this session: their terminals go on from here.
+UPDATE login_session SET refreshed_at = :now, refreshing_until = NULL,
+    idle_until = :now + (SELECT expires_at - created_at FROM token WHERE token.id = :token)
+WHERE issuer = (SELECT told.issuer FROM login_session AS told WHERE told.token = :token)
+    AND subject = (SELECT told.subject FROM login_session AS told WHERE told.token = :token)
+    AND EXISTS (SELECT 1 FROM token AS own WHERE own.id = login_session.token AND own.kind = 'terminal');
+
+-- name: end_terminals
+-- Terminals of the person of this session are let in no longer.
+UPDATE token SET revoked_at = :now
+WHERE kind = 'terminal' AND revoked_at IS NULL AND id IN (
+    SELECT theirs.token FROM login_session AS mine
+    JOIN login_session AS theirs ON theirs.issuer = mine.issuer AND theirs.subject = mine.subject
+    WHERE mine.token = :token)
+RETURNING id;
+
+-- name: sealed_logins
+-- Sessions with a value that does not begin as those of a key do.
+SELECT token, refresh_token, id_token FROM login_session
+WHERE token > :after
+    AND (substr(refresh_token, 1, length(CAST(:current AS TEXT))) <> CAST(:current AS TEXT)
+        OR substr(id_token, 1, length(CAST(:current AS TEXT))) <> CAST(:current AS TEXT))
+ORDER BY token LIMIT :limit;
+
+-- name: reseal_refresh_token
+-- The same refresh token under another key.
+-- many: new text, token text, old text
+UPDATE login_session SET refresh_token = :new WHERE token = :token AND refresh_token = :old;
+
+-- name: reseal_id_token
+-- The same ID token under another key.
+-- many: new text, token text, old text
+UPDATE login_session SET id_token = :new WHERE token = :token AND id_token = :old;
+
+-- name: keys_of_logins
+-- How many values each key has sealed: the second part of each is the id of its key.
+SELECT substr(rest, 1, instr(rest, ':') - 1) AS key_id, count(*) AS count
+FROM (SELECT substr(refresh_token, 5) AS rest FROM login_session WHERE refresh_token IS NOT NULL
+    UNION ALL SELECT substr(id_token, 5) FROM login_session WHERE id_token IS NOT NULL) AS sealed
+GROUP BY 1 ORDER BY 1;
 
 -- name: id_token_of
 -- What the provider wants back at the logout.
@@ -132,7 +196,9 @@ WHERE token.id = :id AND token.kind = 'session' AND token.revoked_at IS NULL
     AND (login_session.token IS NULL OR login_session.idle_until > :now);
 
 -- name: copy_login
--- The terminal's session is of the same person.
+-- The terminal's session is of the same person. What the provider said of them counts for as long as a
+-- browser's session may last: see `vouch_for_terminals`. Who came by a link is nobody's to vouch for.
 INSERT INTO login_session (token, issuer, subject, sid, groups, refreshed_at, idle_until)
-SELECT :token, issuer, subject, '', groups, refreshed_at, CAST(:until AS BIGINT)
+SELECT :token, issuer, subject, '', groups, refreshed_at, CASE WHEN issuer = '' THEN CAST(:never AS BIGINT)
+    ELSE refreshed_at + (SELECT expires_at - created_at FROM token WHERE token.id = login_session.token) END
 FROM login_session WHERE token = :opener;

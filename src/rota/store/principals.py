@@ -22,6 +22,7 @@ from rota.ports.projects import (
 from rota.store.projects import share_projects
 from rota.store.rows import optional_instant
 from rota.store.script import Many, Row, Script, query
+from rota.store.sessions import bar
 from rota.store.tx import Tx
 
 _MOST_TRIES = 1_000  # handles with a number behind them
@@ -113,16 +114,49 @@ def make(tx: Tx, ref: PrincipalRef, *, actor: str = "") -> Script[Principal]:
     raise Conflict(f"all handles like {ref.handle} are taken", code="handle_taken")
 
 
+def worker_principal(tx: Tx, worker: str, *, actor: str) -> Script[Principal]:
+    """The principal of a worker, whose name is locked; made at first sight.
+
+    What it is called tells it from somebody else with the handle that it would have.
+    """
+    for handle in islice(handles_like(worker), _MOST_TRIES):
+        rows = yield query("select_principals_by_handle", handles=[handle])
+        if not rows:
+            made = yield query(
+                "insert_principal",
+                handle=handle,
+                kind=PrincipalKind.WORKER,
+                issuer="",
+                subject=worker,
+                title=worker,
+                email="",
+                actor=actor,
+                now=tx.now,
+            )
+            if made:
+                tx.record("principal.created", [handle], actor=actor, kind=PrincipalKind.WORKER)
+            rows = yield query("select_principals_by_handle", handles=[handle])
+        known = principal_from(rows[0])
+        if known.kind is PrincipalKind.WORKER and (known.subject or handle) == worker:
+            return known
+    raise Conflict(f"all handles like {worker} are taken", code="handle_taken")
+
+
 def disable(tx: Tx, handle: str, *, disabled: bool, actor: str) -> Script[Principal]:
-    """Let a principal do nothing any more, or again."""
+    """Let a principal do nothing any more, or again; the sessions of a worker are barred."""
     known = yield from _found(handle)
     if disabled:
         yield from _refuse_last_admin(handle)
     if (known.disabled_at is not None) != disabled:
+        # Locked first: a session that is being opened with one of these is barred, too, or its
+        # opening finds the worker disabled.
+        credentials = (yield query("credentials_of", principal=handle)) if disabled else ()
         yield Many("set_disabled", [(tx.now if disabled else None, handle)])
         event = "principal.disabled" if disabled else "principal.enabled"
         tx.record(event, [handle], actor=actor)
         tx.effects.callers = True
+        if credentials:
+            yield from bar(tx, [row["id"] for row in credentials], actor=actor)
     return (yield from _found(handle))
 
 

@@ -25,6 +25,11 @@ SELECT * FROM principal WHERE handle = ANY(:handles) ORDER BY handle;
 -- Whether a principal may do nothing any more.
 UPDATE principal SET disabled_at = :disabled_at WHERE handle = :handle;
 
+-- name: credentials_of
+-- Credentials of a worker with which sessions may be open, locked.
+-- postgres: ORDER BY id FOR UPDATE
+SELECT id FROM token WHERE principal = :principal AND kind = 'worker' AND revoked_at IS NULL;
+
 -- name: admins_of_installation
 -- Who may change everything, locked: one transaction at a time takes that from somebody.
 -- postgres: ORDER BY principal FOR UPDATE
@@ -59,9 +64,15 @@ WHERE (CAST(:scope AS TEXT) IS NULL OR binding.scope = :scope)
 ORDER BY binding.scope, binding.principal LIMIT 10000;
 
 -- name: orphaned_jobs
--- Jobs whose creator has no role any more where they are.
+-- Jobs whose creator has no role any more where they are, by themselves or by a group they were in when
+-- the provider told of them last.
 SELECT job.project, job.name, job.created_by FROM job
 WHERE job.deleted_at IS NULL AND NOT EXISTS (SELECT 1 FROM binding
     JOIN principal ON principal.handle = binding.principal AND principal.disabled_at IS NULL
     WHERE binding.principal = job.created_by AND binding.scope IN (job.project, '*'))
+AND NOT EXISTS (SELECT 1 FROM principal AS creator, json_each(creator.groups) AS told
+    JOIN principal AS theirs ON theirs.kind = 'group' AND theirs.issuer = creator.issuer AND theirs.issuer <> ''
+        AND theirs.subject = told.value AND theirs.disabled_at IS NULL
+    JOIN binding ON binding.principal = theirs.handle AND binding.scope IN (job.project, '*')
+    WHERE creator.handle = job.created_by AND creator.disabled_at IS NULL)
 ORDER BY job.project, job.name LIMIT :limit;

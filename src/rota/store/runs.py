@@ -87,8 +87,10 @@ def resolve(tx: Tx, run: RunId, state: RunState, *, actor: str) -> Script[None]:
     yield from release_jobs(tx, [rows[0]["job_id"]])
 
 
-def record_progress(tx: Tx, session: str, items: Sequence[Progress]) -> Script[None]:
-    """How far runs are; what is stale is ignored."""
+def record_progress(tx: Tx, session: str, items: Sequence[Progress]) -> Script[tuple[Fence, ...]]:
+    """How far runs are; returns those of which the session has nothing to tell."""
+    rows = yield query("runs_under_way", ids={item.run for item in items}, session=session)
+    own = {Fence(row["id"], row["attempt"]) for row in rows}
     values = [
         (
             to_json({"done": item.done, "total": item.total, "message": item.message}),
@@ -97,8 +99,11 @@ def record_progress(tx: Tx, session: str, items: Sequence[Progress]) -> Script[N
             session,
         )
         for item in sorted(items, key=lambda item: item.run)
+        if item.fence in own
     ]
-    yield Many("set_progress", values, exactly=False)
+    if values:
+        yield Many("set_progress", values, exactly=False)
+    return tuple(dict.fromkeys(item.fence for item in items if item.fence not in own))
 
 
 def hold(tx: Tx, run: RunId, *, actor: str) -> Script[None]:

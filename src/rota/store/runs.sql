@@ -195,6 +195,11 @@ UPDATE run SET state = :state, cause = :cause, eligible_at = :eligible_at, ended
     failures = failures + :failures, cancel_at = NULL, cancel_by = ''
 WHERE id = :id AND state = 'UNKNOWN';
 
+-- name: runs_under_way
+-- Those of these runs that a session has leased, unless it is barred.
+SELECT run.id, run.attempt FROM run JOIN session ON session.id = run.session AND session.barred = 0
+WHERE run.id = ANY(:ids) AND run.session = :session AND run.state IN ('CLAIMED', 'PROCESSING');
+
 -- name: set_progress
 -- How far a run is.
 -- many: progress text, id text, attempt bigint, session text

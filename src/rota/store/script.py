@@ -20,7 +20,7 @@ it:
 3  calendar       its version, and who uses it      a change; a job that begins to use it (share)
 4  shard          owner and epoch that may fire     firing (share); taking over
 5  token          whether it is valid               sessions that it opens (share), joining,
-                                                    renewal, revocation
+                                                    renewal, revocation, disabling its worker
 6  session        its lease and its free room       claims (key share, and an advisory lock before);
                                                     renewals; ends of sessions, resume, drain
 7  cart           its rules, counters and state     its steps and commands, bad ends of its runs;
@@ -38,7 +38,7 @@ it:
 15 pool, tally,   sums                              `Effects.conclude`
    start_delay
    binding        who has a role; last admins of    roles and principals: nothing else but projects
-                  the installation                  (share), before
+                  the installation                  (share), before; a worker's sessions after
 
 - Whoever looks for *any* row skips those that are locked: it never waits, and needs no place here.
 - Rows 14 and 15 are shared by all jobs, so they are locked once, at the end of a transaction.

@@ -14,12 +14,13 @@ import structlog
 
 from rota.domain.errors import Denied, NotFound
 from rota.domain.ids import SessionId, instant, new_session_id
+from rota.domain.policy import Bounds
 from rota.domain.states import RunState
 from rota.ports.records import Heartbeat, Renewal, SeenPools, Session
 from rota.ports.work import Fence, Hello, Start, StartAnswer
 from rota.store.ends import LEFT, MISLAID, UNTOLD, VANISHED, Loss, forget_lone_shapes, lose
 from rota.store.memory import used_by
-from rota.store.rows import duration, session_from, to_json
+from rota.store.rows import bounds_from, duration, session_from, to_json
 from rota.store.runs import tear_output
 from rota.store.script import Many, Row, Script, lock, query
 from rota.store.tx import Tx
@@ -70,9 +71,17 @@ def register(
 
 
 def _hold_credential(credential: str | None) -> Script[None]:
-    """Let nobody revoke a credential before the session that it opens can be barred with it."""
-    if credential is not None and not (yield query("valid_credential", id=credential)):
+    """Let nobody revoke a credential before the session that it opens can be barred with it.
+
+    Nor disable its worker, who is looked at under that lock.
+    """
+    if credential is None:
+        return
+    valid = yield query("valid_credential", id=credential)
+    if not valid:
         raise Denied("the credential of this worker was revoked", code="unauthenticated")
+    if (yield query("disabled_worker", principal=valid[0]["principal"])):
+        raise Denied("this worker was disabled", code="unauthenticated")
 
 
 def _end_earlier_life(tx: Tx, hello: Hello) -> Script[None]:
@@ -260,7 +269,7 @@ def undrain(tx: Tx, name: str, *, actor: str) -> Script[None]:
 
 
 def bar(tx: Tx, credentials: Collection[str], *, actor: str) -> Script[None]:
-    """Bar the live sessions of credentials that this transaction has revoked.
+    """Bar the live sessions of credentials that this transaction has revoked, or locked.
 
     From its commit on no server claims for them or takes what they send; what they have leased ends
     with their lease, which is not renewed.
@@ -297,9 +306,14 @@ def served_pools() -> Script[frozenset[str]]:
 
 
 def closed_pools(projects: Collection[str]) -> Script[frozenset[str]]:
-    """The pools that none of these projects may use."""
-    rows = yield query("closed_pools", projects=projects)
-    return frozenset(row["pool"] for row in rows)
+    """The pools that none of these projects may use: given to others, or against their policies."""
+    rows = yield query("bounds_of_projects", projects=projects)
+    bounds = [bounds_from(row["bounds"]) or Bounds() for row in rows]
+    if any(each.are_open for each in bounds):
+        return frozenset()
+    known = {row["name"] for row in (yield query("known_pools"))}
+    known.update(pool for each in bounds for pool in each.barred)
+    return frozenset(pool for pool in known if not any(each.allow_pool(pool) for each in bounds))
 
 
 def seen_pools_for_all(callers: Sequence[tuple[str, str]]) -> Script[list[SeenPools]]:

@@ -70,11 +70,9 @@ SELECT session.*, (SELECT count(*) FROM run WHERE run.session = session.id
     (SELECT expires_at FROM token WHERE token.id = session.credential) AS credential_expires_at
 FROM session WHERE (:any = 1 OR alive = 1) ORDER BY registered_at DESC, id LIMIT :limit;
 
--- name: closed_pools
--- The pools that are given to projects, but to none of these.
-SELECT DISTINCT pool FROM pool_project AS given
-WHERE NOT EXISTS (SELECT 1 FROM pool_project AS mine
-    WHERE mine.pool = given.pool AND mine.project = ANY(:projects));
+-- name: bounds_of_projects
+-- What bounds these projects; '': nothing.
+SELECT bounds FROM project WHERE name = ANY(:projects) AND deleted_at IS NULL;
 
 -- name: served_pools
 -- The pools that have workers.
@@ -116,7 +114,11 @@ ORDER BY alive DESC, registered_at DESC LIMIT :limit;
 -- name: valid_credential
 -- A worker's credential that nobody revokes meanwhile.
 -- postgres: FOR SHARE
-SELECT id FROM token WHERE id = :id AND revoked_at IS NULL;
+SELECT principal FROM token WHERE id = :id AND revoked_at IS NULL;
+
+-- name: disabled_worker
+-- A principal that may do nothing any more.
+SELECT handle FROM principal WHERE handle = :principal AND disabled_at IS NOT NULL;
 
 -- name: sessions_of_credentials
 -- Live sessions that were opened with one of these.

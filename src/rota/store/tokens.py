@@ -17,6 +17,7 @@ from rota.domain.access import (
 from rota.domain.errors import Conflict, quoted
 from rota.domain.ids import instant
 from rota.ports.records import FoundToken, LoginSession, NewToken, Token
+from rota.store.principals import worker_principal
 from rota.store.rows import from_json, project_filter, to_json, token_from
 from rota.store.script import Many, Row, Rows, Script, query
 from rota.store.sessions import bar
@@ -33,6 +34,10 @@ def add(tx: Tx, token: NewToken) -> Script[None]:
         yield query("end_login_links", now=tx.now)
     if token.given_by is not None:
         yield from _bind_service(tx, token, token.given_by)
+    principal = token.principal
+    if token.kind == "worker":
+        yield query("hold_worker_name", name=token.name)
+        principal = (yield from worker_principal(tx, token.name, actor=token.created_by)).handle
     expires_at = None if token.lifetime is None else tx.now + token.lifetime // _MICROSECOND
     values = (
         token.id,
@@ -45,7 +50,7 @@ def add(tx: Tx, token: NewToken) -> Script[None]:
         tx.now,
         expires_at,
         token.pool,
-        token.principal,
+        principal,
         token.project,
         None if token.verbs is None else to_json(sorted(token.verbs)),
         token.shown,
@@ -97,11 +102,12 @@ def find(now: int, digest: str) -> Script[Look | None]:
 
 def _session(row: Row, now: int) -> LoginSession:
     is_free = row["refreshing_until"] is None or row["refreshing_until"] <= now
+    is_of_person = row["kind"] == "terminal" and row["issuer"] != ""  # by another session of theirs
     return LoginSession(
         seen_at=instant(now),
         refreshed_at=instant(row["refreshed_at"]),
         idle_until=instant(row["idle_until"]),
-        is_refreshable=bool(row["has_refresh_token"]) and is_free,
+        is_refreshable=bool(row["has_refresh_token"] or is_of_person) and is_free,
     )
 
 

@@ -69,5 +69,11 @@ SELECT * FROM token WHERE kind = :kind AND (:any_project = 1 OR project = ANY(:p
 ORDER BY created_at DESC LIMIT 1000;
 
 -- name: drop_stale_tokens
--- Forget login links and sessions that ended long ago.
-DELETE FROM token WHERE kind IN ('login', 'session', 'terminal') AND expires_at < :before;
+-- Forget login links and sessions that ended long ago, but for those by which the provider is asked about
+-- somebody whose terminal goes on.
+DELETE FROM token WHERE kind IN ('login', 'session', 'terminal') AND expires_at < :before
+    AND (revoked_at IS NOT NULL OR NOT EXISTS (SELECT 1 FROM login_session AS mine
+        JOIN login_session AS theirs ON theirs.issuer = mine.issuer AND theirs.subject = mine.subject
+        JOIN token AS terminal ON terminal.id = theirs.token AND terminal.kind = 'terminal'
+            AND terminal.revoked_at IS NULL AND terminal.expires_at > :before
+        WHERE mine.token = token.id AND mine.refresh_token IS NOT NULL));

@@ -15,10 +15,12 @@ from rota.domain.ids import SessionId
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Delivery
 from rota.domain.states import RunState
+from rota.operations.tokens import create_token
 from rota.ports.credentials import NewCredential, NewJoinToken
+from rota.ports.projects import PrincipalKind
 from rota.ports.queue import Wakes
-from rota.ports.records import NewToken, StoredChunk
-from rota.ports.work import ChunkMeta, Fence
+from rota.ports.records import NewToken, Session, StoredChunk
+from rota.ports.work import ChunkMeta, Fence, Progress
 from testkit.builders import LEASE, MINUTE, Scene, hello, outcome, reported
 
 pytestmark = pytest.mark.anyio
@@ -413,6 +415,120 @@ class TestRevocation:
         assert (shown.barred, shown.credential) == (True, "t_w1")
         kinds = [event.kind for event in await scene.store.events(0, 100)]
         assert kinds[-2:] == ["worker.barred", "token.revoked"]
+
+
+class TestDisabling:
+    """A worker's principal is disabled: after the commit nothing is given to it, as if revoked."""
+
+    async def worker(self, scene: Scene, name: str = "w1") -> SessionId:
+        await scene.store.add_join_token(replace(join_token(), id=f"t_j_{name}"), actor="ann")
+        await scene.store.join_worker(JOIN, wanted(name))
+        return (await self.register(scene, name)).id
+
+    async def register(self, scene: Scene, name: str = "w1") -> Session:
+        return await scene.store.register(hello(name), LEASE, credential=f"t_{name}_1")
+
+    async def test_who_joins_or_gets_a_credential_is_a_principal(self, scene: Scene) -> None:
+        await self.worker(scene)
+        await scene.store.add_token(made("w2"))
+        await scene.store.add_token(replace(made("w2"), id="t_again", digest="again"))
+
+        found = await scene.store.principals()
+
+        assert [(each.handle, each.kind) for each in found] == [
+            ("w1", PrincipalKind.WORKER),
+            ("w2", PrincipalKind.WORKER),
+        ]
+
+    async def test_one_of_the_name_of_another_is_somebody_else(self, scene: Scene) -> None:
+        await create_token(scene.store, name="w1", role=Role.ADMIN, actor="machine")
+        await create_token(scene.store, name="root", role=Role.ADMIN, actor="machine")
+        session = await self.worker(scene)
+
+        await scene.store.disable_principal("w1", disabled=True, actor="root")
+        is_alive = (await scene.store.renew(session, stopping=False)).alive
+        await scene.store.disable_principal("w1-2", disabled=True, actor="root")
+
+        assert is_alive
+        assert not (await scene.store.renew(session, stopping=False)).alive
+
+    async def test_nothing_is_given_to_it_and_its_word_does_not_count(self, scene: Scene) -> None:
+        session = await self.worker(scene)
+        works = []
+        for name in ("starts", "ends"):
+            await scene.trigger(await scene.job(name))
+            works += await scene.claim(session)
+        await scene.start(session, [works[1]])
+        await scene.trigger(await scene.job("waits"))
+
+        await scene.store.disable_principal("w1", disabled=True, actor="ann")
+
+        finished = await scene.store.finish(session, reported(outcome(works[1], at=1)), claim=5)
+        assert await scene.claim(session) == []
+        assert (await scene.start(session, works)).refused == tuple(work.fence for work in works)
+        assert (len(finished.claimed), finished.refused) == (0, (works[1].fence,))
+        progress = [Progress(works[1].run, works[1].number, 1, 2)]
+        assert await scene.store.record_progress(session, progress) == (works[1].fence,)
+        assert await scene.state(works[1].run) == RunState.PROCESSING
+        assert not (await scene.store.renew(session, stopping=False)).alive
+        assert await scene.store.cancels(session) is None
+
+    async def test_its_credential_opens_nothing_and_it_cannot_join(self, scene: Scene) -> None:
+        session = await self.worker(scene)
+        await scene.store.disable_principal("w1", disabled=True, actor="ann")
+
+        is_open = await opens(scene, "digest of w1 1")
+        codes = [
+            await refused(self.register(scene)),
+            await refused(
+                scene.store.resume(hello("w1", resumes=session), credential="t_w1_1"),
+            ),
+            await refused(scene.store.join_worker(JOIN, wanted(number=2, replaces=True))),
+        ]
+
+        assert not is_open
+        assert codes == ["unauthenticated", "unauthenticated", "worker_disabled"]
+
+    async def test_it_is_let_in_again_and_gets_work(self, scene: Scene) -> None:
+        session = await self.worker(scene)
+        await scene.store.disable_principal("w1", disabled=True, actor="ann")
+        await scene.trigger(await scene.job())
+
+        await scene.store.disable_principal("w1", disabled=False, actor="ann")
+        again = await self.register(scene)
+
+        assert await opens(scene, "digest of w1 1")
+        assert await scene.claim(session) == []
+        assert len(await scene.claim(again.id)) == 1
+
+    @pytest.mark.parametrize("number", range(3))
+    async def test_a_session_that_is_opened_meanwhile_is_barred_or_refused(
+        self, scene: Scene, number: int
+    ) -> None:
+        await self.worker(scene)
+
+        opened, _ = await asyncio.gather(
+            self.register(scene),
+            scene.store.disable_principal("w1", disabled=True, actor="ann"),
+            return_exceptions=True,
+        )
+
+        if isinstance(opened, Session):
+            assert not (await scene.store.renew(opened.id, stopping=False)).alive
+        else:
+            assert isinstance(opened, Denied)
+
+    async def test_its_server_hears_of_it_and_people_see_it(
+        self, scene: Scene, published: list[Wakes]
+    ) -> None:
+        session = await self.worker(scene)
+        published.clear()
+
+        await scene.store.disable_principal("w1", disabled=True, actor="ann")
+
+        assert [wakes.sessions for wakes in published] == [frozenset({session})]
+        kinds = [event.kind for event in await scene.store.events(0, 100)]
+        assert set(kinds[-2:]) == {"principal.disabled", "worker.barred"}
 
 
 class TestForgedActs:

@@ -9,7 +9,7 @@ import pytest
 from rota.domain.access import Role
 from rota.domain.errors import Denied
 from rota.domain.identity import EndedSession, Person
-from rota.ports.logins import DeviceGrant, LoginAttempt, Polled, Told
+from rota.ports.logins import DeviceGrant, LoginAttempt, Polled, Resealed, TakenRefresh, Told
 from rota.ports.projects import AWAITED, PrincipalKind, PrincipalRef
 from rota.ports.records import FoundToken, NewToken
 from testkit.builders import MINUTE, Scene
@@ -251,9 +251,11 @@ class TestSessions:
         afterwards = await scene.store.take_refresh("t_s", QUARTER, MINUTE)
         scene.advance(QUARTER)
 
-        assert (too_early, first, second) == (None, "sealed", None)
-        assert (after_a_crash, afterwards) == ("sealed", None)
-        assert await scene.store.take_refresh("t_s", QUARTER, MINUTE) == "renewed"
+        taken = TakenRefresh("t_s", "sealed")
+        assert (too_early, first, second) == (None, taken, None)
+        assert (after_a_crash, afterwards) == (taken, None)
+        renewed = TakenRefresh("t_s", "renewed")
+        assert await scene.store.take_refresh("t_s", QUARTER, MINUTE) == renewed
 
     async def test_a_session_without_a_refresh_token_is_not_refreshed(self, scene: Scene) -> None:
         await log_in(scene, refresh=None)
@@ -272,7 +274,8 @@ class TestSessions:
         scene.advance(QUARTER)
 
         assert await scene.store.id_token_of("t_s") == "sealed id"
-        assert await scene.store.take_refresh("t_s", QUARTER, MINUTE) == "sealed"
+        sealed = TakenRefresh("t_s", "sealed")
+        assert await scene.store.take_refresh("t_s", QUARTER, MINUTE) == sealed
 
     async def test_all_sessions_of_a_person_learn_of_their_groups(self, scene: Scene) -> None:
         await log_in(scene)
@@ -404,19 +407,140 @@ class TestTerminals:
 
         assert await scene.store.poll_device("device", terminal()) is Polled.DENIED
 
-    async def test_a_terminal_goes_on_while_it_is_used_for_thirty_days(self, scene: Scene) -> None:
+    async def let_in(self, scene: Scene, token: str = "t_c", opener: str = "t_s") -> None:
+        grant = replace(GRANT, device=f"device of {token}", code=f"code of {token}")
+        await scene.store.begin_device(grant, TEN_MINUTES, EVERY)
+        await scene.store.decide_device(grant.code, opener, is_approved=True)
+        told = await scene.store.poll_device(grant.device, terminal(token))
+        assert told is Polled.GRANTED
+
+    async def test_a_terminal_goes_on_for_thirty_days_while_the_provider_knows_its_person(
+        self, scene: Scene
+    ) -> None:
         await log_in(scene)
-        await scene.store.begin_device(GRANT, TEN_MINUTES, EVERY)
-        await scene.store.decide_device("BCDFGHJK", "t_s", is_approved=True)
-        await scene.store.poll_device("device", terminal())
+        await self.let_in(scene)
 
         used = 0
         while await found(scene, "t_c"):
             used += 1
             await scene.store.keep_login("t_c", 2 * HOUR, 12 * HOUR, 30 * DAY)
+            # The browser is closed, and its session has expired: its refresh token serves on.
+            taken = await scene.store.take_refresh("t_c", QUARTER, MINUTE)
+            if used > 1:
+                assert taken is not None
+                await scene.store.refresh_login(taken.token, Told(ANN, f"sealed {used}"))
+            await scene.store.open_login(
+                replace(session(f"t_{used}"), principal="bob"),
+                Told(Person(ISSUER, "u2", "bob")),
+                HOUR,
+            )
             scene.advance(11 * HOUR)
 
         assert timedelta(days=29) < used * 11 * HOUR <= timedelta(days=31)
+
+    async def test_where_nobody_can_ask_the_provider_a_terminal_ends_as_a_browser_would(
+        self, scene: Scene
+    ) -> None:
+        await log_in(scene, refresh=None)
+        scene.advance(HOUR)
+        await self.let_in(scene)
+        for _ in range(2):
+            scene.advance(11 * HOUR)
+            assert await found(scene, "t_c")
+            await scene.store.keep_login("t_c", 2 * HOUR, 12 * HOUR, 30 * DAY)
+            assert await scene.store.take_refresh("t_c", QUARTER, MINUTE) is None
+
+        scene.advance(HOUR)
+
+        assert await found(scene, "t_c") is None  # a day after the provider spoke of them
+
+    async def test_who_came_by_a_link_needs_no_provider(self, scene: Scene) -> None:
+        await scene.store.open_login(session(), Told(), 2 * HOUR)
+        await self.let_in(scene)
+        for _ in range(5):
+            scene.advance(11 * HOUR)
+            await scene.store.keep_login("t_c", 2 * HOUR, 12 * HOUR, 30 * DAY)
+
+        there = await found(scene, "t_c")
+
+        assert there is not None
+        assert there.session is not None
+        assert not there.session.is_refreshable
+
+    async def test_a_login_in_a_browser_vouches_for_the_terminals_of_that_person(
+        self, scene: Scene
+    ) -> None:
+        await log_in(scene, refresh=None)
+        await self.let_in(scene)
+        scene.advance(11 * HOUR)
+        await scene.store.keep_login("t_c", 2 * HOUR, 12 * HOUR, 30 * DAY)
+        scene.advance(11 * HOUR)
+        await scene.store.keep_login("t_c", 2 * HOUR, 12 * HOUR, 30 * DAY)
+
+        await log_in(scene, token="t_new", refresh=None)
+        scene.advance(11 * HOUR)
+
+        assert await found(scene, "t_c")
+
+    async def test_a_terminal_is_refreshed_by_a_session_of_its_own_person_once(
+        self, scene: Scene
+    ) -> None:
+        await log_in(scene)
+        await log_in(scene, Person(ISSUER, "u2", "bob"), token="t_bob", refresh="of bob")
+        await self.let_in(scene)
+        await self.let_in(scene, "t_c2")
+        scene.advance(QUARTER)
+
+        taken = [
+            await scene.store.take_refresh(token, QUARTER, MINUTE)
+            for token in ("t_c", "t_c", "t_c2", "t_s")
+        ]
+        looked = await found(scene, "t_c")
+
+        assert taken == [TakenRefresh("t_s", "sealed"), None, None, None]
+        assert looked is not None
+        assert looked.session is not None
+        assert not looked.session.is_refreshable  # within the minute
+
+    async def test_groups_that_are_gone_at_a_refresh_are_gone_in_the_terminal(
+        self, scene: Scene
+    ) -> None:
+        await log_in(scene)
+        await scene.store.bind_admin_groups(ISSUER, frozenset({"ops"}))
+        await self.let_in(scene)
+        before = await roles(scene, "t_c")
+
+        await scene.store.refresh_login("t_s", Told(replace(ANN, groups=())))
+
+        assert (before, await roles(scene, "t_c")) == ({"*": Role.ADMIN}, {})
+
+    async def test_a_session_that_the_provider_refuses_ends_with_the_terminals_of_its_person(
+        self, scene: Scene
+    ) -> None:
+        await log_in(scene)
+        await log_in(scene, Person(ISSUER, "u2", "bob"), token="t_bob")
+        await self.let_in(scene)
+        await self.let_in(scene, "t_of_bob", "t_bob")
+
+        await scene.store.end_refused_login("t_s")
+
+        tokens = ("t_s", "t_c", "t_bob", "t_of_bob")
+        left = [token for token in tokens if await found(scene, token)]
+        assert left == ["t_bob", "t_of_bob"]
+
+    async def test_terminals_go_on_while_another_session_can_be_refreshed(
+        self, scene: Scene
+    ) -> None:
+        await log_in(scene)
+        await log_in(scene, token="t_other", refresh="other")
+        await self.let_in(scene)
+
+        await scene.store.end_refused_login("t_s")
+        scene.advance(QUARTER)
+
+        assert await found(scene, "t_c")
+        taken = await scene.store.take_refresh("t_c", QUARTER, MINUTE)
+        assert taken == TakenRefresh("t_other", "other")
 
     async def test_a_logout_in_the_browser_leaves_the_terminal(self, scene: Scene) -> None:
         await log_in(scene)
@@ -446,3 +570,52 @@ class TestTerminals:
 
         assert before == {"*": Role.EDITOR}
         assert await found(scene, "t_c") is None
+
+
+class TestSealedValues:
+    async def sealed(self, scene: Scene) -> None:
+        told = [
+            ("rs1:old:a", "rs1:old:b"),
+            ("rs1:new:a", None),
+            (None, "rs1:older:b"),
+            (None, None),
+        ]
+        for number, (refresh, id_token) in enumerate(told):
+            handle = await scene.store.sign_in(ANN)
+            token = session(f"t_{number}", handle=handle)
+            await scene.store.open_login(token, Told(ANN, refresh, id_token), HOUR)
+
+    async def test_those_of_other_keys_than_the_first_are_found_in_parts(
+        self, scene: Scene
+    ) -> None:
+        await self.sealed(scene)
+
+        first = await scene.store.sealed_logins("new", "", 1)
+        rest = await scene.store.sealed_logins("new", first[0].token, 9)
+        of_another = await scene.store.sealed_logins("ne", "", 9)
+
+        assert [(each.token, [it.sealed for it in each.values]) for each in (*first, *rest)] == [
+            ("t_0", ["rs1:old:a", "rs1:old:b"]),
+            ("t_2", ["rs1:older:b"]),
+        ]
+        assert [each.token for each in of_another] == ["t_0", "t_1", "t_2"]
+
+    async def test_they_are_counted_by_key(self, scene: Scene) -> None:
+        assert await scene.store.keys_of_logins() == {}
+
+        await self.sealed(scene)
+
+        assert await scene.store.keys_of_logins() == {"new": 1, "old": 2, "older": 1}
+
+    async def test_what_was_written_meanwhile_stays(self, scene: Scene) -> None:
+        await self.sealed(scene)
+        [first, *_] = await scene.store.sealed_logins("new", "", 9)
+        await scene.store.refresh_login("t_0", Told(refresh_token="rs1:new:c"))
+
+        await scene.store.reseal_logins(
+            [Resealed(value, f"rs1:new:{value.is_refresh_token}") for value in first.values]
+        )
+
+        taken = await scene.store.take_refresh("t_0", timedelta(0), MINUTE)
+        assert taken == TakenRefresh("t_0", "rs1:new:c")
+        assert await scene.store.id_token_of("t_0") == "rs1:new:False"

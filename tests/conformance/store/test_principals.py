@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -235,3 +236,39 @@ async def test_jobs_of_people_without_a_role_are_named(scene: Scene) -> None:
 
     assert held == []
     assert await scene.store.orphaned_jobs(10) == [("default", "kept", "editor")]
+
+
+async def test_who_has_a_role_by_a_group_has_not_left(scene: Scene) -> None:
+    await scene.project("shop")
+    person = Person(ISSUER, "u1", "editor", groups=("team-shop", "others"))
+    await scene.store.sign_in(person)
+    await scene.job("kept")  # by "editor"
+    ours = await scene.store.orphaned_jobs(10)
+
+    elsewhere = PrincipalRef(PrincipalKind.GROUP, "https://other/", "others", "others")
+    await scene.store.bind(elsewhere, "default", Role.EDITOR, actor="root")
+    await scene.store.bind(TEAM, "shop", Role.EDITOR, actor="root")
+    foreign = await scene.store.orphaned_jobs(10)
+    await scene.store.bind(TEAM, "default", Role.EDITOR, actor="root")
+    by_group = await scene.store.orphaned_jobs(10)
+    await scene.store.sign_in(replace(person, groups=()))
+
+    left = [("default", "kept", "editor")]
+    assert (ours, foreign, by_group) == (left, left, [])
+    assert await scene.store.orphaned_jobs(10) == left
+
+
+async def test_a_group_or_person_who_is_disabled_gives_no_role(scene: Scene) -> None:
+    await admin(scene, "root")
+    await scene.store.sign_in(Person(ISSUER, "u1", "editor", groups=("team-shop",)))
+    await scene.store.bind(TEAM, "default", Role.EDITOR, actor="root")
+    await scene.job("kept")  # by "editor"
+    found = []
+
+    for disabled in ("team-shop", "editor"):
+        await scene.store.disable_principal(disabled, disabled=True, actor="root")
+        found.append(await scene.store.orphaned_jobs(10))
+        await scene.store.disable_principal(disabled, disabled=False, actor="root")
+
+    assert found == [[("default", "kept", "editor")]] * 2
+    assert await scene.store.orphaned_jobs(10) == []

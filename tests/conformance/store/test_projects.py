@@ -327,6 +327,28 @@ class TestPools:
             Policy(),
         )
 
+    async def test_those_are_closed_that_no_project_may_use(self, scene: Scene) -> None:
+        await scene.project("shop")
+        await scene.project("ops", Policy(pools=("default", "arm")))
+        await scene.project("lab", Policy(pools=("gpu",)))
+        for pool in ("default", "gpu", "arm", "x86"):
+            await scene.worker(f"w-{pool}", pool=pool)
+        await scene.store.give_pool("gpu", ["shop"], actor="admin")
+        await scene.store.give_pool("later", ["ops"], actor="admin")
+
+        closed = {
+            projects: await scene.store.closed_pools(projects)
+            for projects in (("default",), ("shop",), ("ops",), ("lab",), ("ops", "shop"))
+        }
+
+        assert closed == {
+            ("default",): {"gpu", "later"},
+            ("shop",): {"later"},
+            ("ops",): {"gpu", "x86", "later"},
+            ("lab",): {"default", "gpu", "arm", "x86", "later"},
+            ("ops", "shop"): {"later"},
+        }
+
     async def test_they_are_listed_with_their_workers_and_projects(self, scene: Scene) -> None:
         await scene.project("shop")
         await scene.worker("a", pool="gpu")

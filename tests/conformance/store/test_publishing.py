@@ -27,7 +27,7 @@ from rota.domain.walls import NEW_CLUSTER
 from rota.ports.carts import DueTemplate, MissedCarts, NewTemplate, PauseCart, TemplateChanges
 from rota.ports.credentials import NewCredential, NewJoinToken
 from rota.ports.forecasts import PredictedStart
-from rota.ports.logins import DeviceGrant, LoginAttempt, Told
+from rota.ports.logins import DeviceGrant, LoginAttempt, Resealed, SealedValue, Told
 from rota.ports.projects import NewProject, PrincipalKind, PrincipalRef
 from rota.ports.queue import (
     CALLERS,
@@ -515,6 +515,17 @@ async def refresh_login(scene: Scene) -> Act:
     return lambda: scene.store.refresh_login("t_s", Told(replace(ANN, groups=())))
 
 
+async def reseal_logins(scene: Scene) -> Act:
+    await logged_in(scene)
+    value = SealedValue("t_s", "sealed", is_refresh_token=True)
+    return lambda: scene.store.reseal_logins([Resealed(value, "again")])
+
+
+async def end_refused_login(scene: Scene) -> Act:
+    await logged_in(scene)
+    return lambda: scene.store.end_refused_login("t_s")
+
+
 async def end_logins(scene: Scene) -> Act:
     await logged_in(scene)
     ended = EndedSession(ANN.issuer, "", "u1", scene.clock.instant)
@@ -617,6 +628,8 @@ WRITES: dict[Callable[[Scene], Awaitable[Act]], set[str]] = {
     take_refresh: set(),
     refresh_login: {CALLERS},  # the groups are others
     end_logins: {EVENTS, CALLERS},
+    reseal_logins: set(),
+    end_refused_login: {EVENTS, CALLERS},
     begin_device: set(),
     decide_device: set(),
     poll_device: {EVENTS},
@@ -672,6 +685,7 @@ READS = [
     "jobs",
     "jobs_beyond",
     "key_uses",
+    "keys_of_logins",
     "last_event",
     "last_runs",
     "late_results",
@@ -702,6 +716,7 @@ READS = [
     "seen_pools",
     "served_pools",
     "servers",
+    "sealed_logins",
     "sessions",
     "shards",
     "share_weights",

@@ -202,12 +202,15 @@ async def test_stale_progress_is_ignored_and_harms_no_neighbour(scene: Scene) ->
     thief = await scene.worker("thief")
     stale = Progress(work.run, 2, 9, 10)
 
-    await scene.store.record_progress(thief, [Progress(work.run, 1, 9, 10)])
-    await scene.store.record_progress(worker, [stale, Progress(work.run, 1, 4, 10)])
+    refused = [
+        await scene.store.record_progress(thief, [Progress(work.run, 1, 9, 10)]),
+        await scene.store.record_progress(worker, [stale, Progress(work.run, 1, 4, 10)]),
+    ]
 
     progress = (await scene.show(work.run)).progress
     assert progress is not None
     assert progress["done"] == 4
+    assert refused == [(work.fence,), (stale.fence,)]
 
 
 async def test_chunks_are_found_by_a_line_however_many_there_are(scene: Scene) -> None:

@@ -33,7 +33,7 @@ from rota.ports.blobs import Blobs
 from rota.ports.carts import CartQuery
 from rota.ports.records import JobQuery, NewToken, RunQuery
 from rota.ports.store import Store
-from rota.ports.work import Fence
+from rota.ports.work import Fence, Hello
 from rota.store.postgres.opening import open_postgres
 from rota.store.sqlite.opening import open_sqlite
 from testkit.builders import Scene
@@ -175,6 +175,19 @@ async def test_sessions_links_and_workers_go_on(former: FormerStore) -> None:
     assert (session.name, session.rights.installation_role) == ("editor", Role.EDITOR)
     assert (worker.name, worker.pool) == ("node", None)
     assert guest.rights.installation_role is Role.ADMIN
+
+
+async def test_workers_of_the_past_can_be_disabled(former: FormerStore) -> None:
+    worker = await authenticate_worker(former.engine, former.secrets["worker"])
+    session = await former.store.register(
+        Hello(worker="node", pool="default", slots=1), HOUR, credential=worker.credential
+    )
+
+    await disable(former.store, "node")
+
+    assert not (await former.store.renew(session.id, stopping=False)).alive
+    with pytest.raises(Denied):
+        await authenticate_worker(former.engine, former.secrets["worker"])
 
 
 async def test_projects_in_use_exist_with_all_that_was_in_them(former: FormerStore) -> None:

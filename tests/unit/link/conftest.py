@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from rota.link.grpc_server import WorkersService
 from rota.operations.credentials import Credentials, create_join_token
 from rota.operations.engine import Engine
 from rota.operations.tokens import create_worker_token
+from rota.operations.wrong_secrets import WrongSecrets
 from rota.queue.local import LocalIdleWorkers
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from rota.server.gateway.rpc.server import RpcServer, ServerTls, serve
@@ -81,10 +83,11 @@ class Cluster:
 
     engine: Engine
     _stack: AsyncExitStack
+    wrong: WrongSecrets = field(default_factory=lambda: WrongSecrets(100, timedelta(minutes=1)))
 
     @property
     def credentials(self) -> Credentials:
-        return Credentials(self.engine)
+        return Credentials(self.engine, wrong=self.wrong)
 
     async def open(
         self, tls: ServerTls | None = None, config: FloorConfig | None = None

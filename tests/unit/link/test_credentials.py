@@ -10,10 +10,11 @@ import pytest
 
 from rota.clock import SystemClock
 from rota.domain.access import Role
-from rota.domain.errors import Denied, Invalid, Unavailable
+from rota.domain.errors import Denied, Invalid, RotaError, Unavailable
 from rota.domain.ids import micros
 from rota.link.grpc_client import GrpcAccess, GrpcConnector
 from rota.operations.tokens import authenticate, create_token, create_worker_token, revoke_token
+from rota.operations.wrong_secrets import WrongSecrets
 from rota.ports.work import Beat, Credential, JoinWish, Refused
 from rota.runtime.credentials import CredentialFile
 from rota.worker.attempts import Attempts
@@ -21,7 +22,7 @@ from rota.worker.session import WorkerSession
 from rota.worker.spool import OutputSpool
 from testkit.builders import hello
 from testkit.guards import NoGuard
-from tests.unit.link.conftest import Reception
+from tests.unit.link.conftest import Cluster, Reception
 
 pytestmark = pytest.mark.anyio
 
@@ -35,6 +36,26 @@ async def test_a_worker_without_a_valid_token_is_not_let_in(
 
     assert refused.value.code == "unauthenticated"
     assert "rota worker token create" in refused.value.message
+
+
+async def test_guessing_gets_slow_and_a_right_token_is_let_in_all_the_same(
+    cluster: Cluster,
+) -> None:
+    cluster.wrong = WrongSecrets(3, timedelta(minutes=1))
+    reception = await cluster.open()
+    token = await reception.token()
+    codes = []
+
+    for number in range(5):
+        with pytest.raises(RotaError) as refused:
+            await reception.connect(f"rotaw_{number}")
+        codes.append(refused.value.code)
+    access = GrpcAccess((reception.address,), "rotaj_wrong")
+    with pytest.raises(Unavailable, match="too many wrong"):
+        await GrpcConnector(access).join(JoinWish("w1", "default"))
+    await reception.connect(token)
+
+    assert codes == ["unauthenticated"] * 3 + ["too_many_logins"] * 2
 
 
 async def test_an_api_token_lets_no_worker_in(reception: Reception) -> None:

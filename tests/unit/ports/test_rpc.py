@@ -13,7 +13,7 @@ from rota.domain.errors import (
     StaleTransition,
     Unavailable,
 )
-from rota.ports.rpc import RPC_STATUS, bearer_in, rpc_status_of
+from rota.ports.rpc import RPC_STATUS, bearer_in, host_of_peer, rpc_status_of
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,17 @@ def test_a_secret_is_found_in_the_metadata_of_a_call(
     metadata: tuple[tuple[str, str | bytes], ...] | None, secret: str
 ) -> None:
     assert bearer_in(metadata) == secret
+
+
+@pytest.mark.parametrize(
+    ("peer", "host"),
+    [
+        ("ipv4:192.0.2.1:5000", "192.0.2.1"),
+        ("ipv6:%5B2001:db8::1%5D:5000", "2001:db8::1"),
+        ("ipv6:[::1]:5000", "::1"),
+        ("unix:/run/rota.sock", ""),
+        ("", ""),
+    ],
+)
+def test_the_address_of_a_peer_is_read(peer: str, host: str) -> None:
+    assert host_of_peer(peer) == host

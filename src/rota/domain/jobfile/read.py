@@ -120,8 +120,10 @@ class JobFile:
 
     @property
     def projects(self) -> frozenset[str]:
-        """Projects that it says something about."""
-        return frozenset({self.project, *(entry.spec.project for entry in self.jobs)})
+        """Projects that it says something about; not its own if all that it has names another."""
+        named = frozenset(entry.spec.project for entry in self.jobs)
+        own = self.calendars or self.carts or self.declarations or not self.jobs
+        return named | {self.project} if own else named
 
     def set_of(self, present: str | None) -> str:
         """Return the set that a job or cart belongs to once the file is applied.

@@ -185,7 +185,8 @@ class Floor:
             await self._refusals.note_acts(desk.session.id, desk.session.worker, act, fences)
 
     async def progress(self, session: str, items: Sequence[Progress]) -> None:
-        await self._engine.store.record_progress(SessionId(session), items)
+        refused = await self._engine.store.record_progress(SessionId(session), items)
+        await self._note_refused(session, "progress", refused)
 
     async def next_order(self, session: str, stream: int) -> Order:
         desk = self._desk(session)

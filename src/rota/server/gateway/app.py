@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute, Route
 
 from rota.domain.errors import RotaError
 from rota.operations.engine import Engine
+from rota.operations.wrong_secrets import WrongSecrets
 from rota.server import gateway
 from rota.server.gateway import logins, pages, problems
 from rota.server.gateway.auth import (
@@ -23,7 +24,6 @@ from rota.server.gateway.auth import (
     OPEN,
     Authentication,
     TrustedTokens,
-    WrongSecrets,
     check_needs,
     cookie_name,
 )
@@ -51,7 +51,8 @@ def create_app(
     It starts nothing: the server that runs it decides when, and closes `app.state.parsing`. Raise
     `LookupError` if a route does not declare what it needs of its callers.
     """
-    trusted = TrustedTokens(engine, settings.trust_tokens_for)
+    wrong = WrongSecrets(settings.wrong_secrets, settings.wrong_secrets_per)
+    trusted = TrustedTokens(engine, settings.trust_tokens_for, wrong=wrong)
     requests = Requests()
     routers = api_routers() if has_api else (pages.health_router,)
     routes = [route for router in routers for route in router.routes]
@@ -73,6 +74,7 @@ def create_app(
     app.state.parsing = ParsingPool()
     app.state.forecasts, app.state.simulations = Turns(), Turns()
     app.state.readiness = readiness or Readiness(engine)
+    app.state.wrong_secrets = wrong
     app.state.wrong_logins = WrongSecrets(settings.wrong_logins, settings.wrong_secrets_per)
     app.state.begun_logins = logins.begun_logins()
     app.state.typed_codes = logins.typed_codes()
@@ -113,7 +115,6 @@ def _middleware(
             Authentication,
             tokens=trusted,
             cookie=cookie_name(secure=secure),
-            wrong=WrongSecrets(settings.wrong_secrets, settings.wrong_secrets_per),
         ),
         Middleware(
             BodyLimit,

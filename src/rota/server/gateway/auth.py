@@ -9,15 +9,13 @@ learns of what is not theirs: unknown caller (401), project that is not there or
 
 from __future__ import annotations
 
-import math
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Annotated, ClassVar
 
 from fastapi import Depends, Path, Query
@@ -35,12 +33,13 @@ from rota.domain.access import (
     no_such_project,
     require_verb,
 )
-from rota.domain.credentials import digest, shown_part
-from rota.domain.errors import Denied, NotFound, Unavailable
+from rota.domain.credentials import digest
+from rota.domain.errors import Denied, NotFound
 from rota.domain.identity import MAX_TOKEN
 from rota.domain.spec import DEFAULT_PROJECT
 from rota.operations.engine import Engine
 from rota.operations.tokens import Caller, authenticate, invalid_token
+from rota.operations.wrong_secrets import WrongSecrets
 from rota.ports.queue import CALLERS
 
 API = "/api/v1"
@@ -62,9 +61,7 @@ OPEN = PAGES | {
 REQUEST_HEADER = "X-Rota-Request"  # no foreign page can make a browser send it
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _MAX_SECRET = 512  # characters of one of Rota's own
-_MAX_BEGINNING = 40
 _MAX_TRUSTED = 10_000
-_MAX_COUNTED = 10_000  # addresses and beginnings of secrets
 _MAX_PROJECTS = 10_000
 _LISTEN = timedelta(minutes=1)
 
@@ -91,8 +88,11 @@ class TrustedTokens:
         engine: Engine,
         trust_for: timedelta,
         monotonic: Callable[[], float] = time.monotonic,
+        *,
+        wrong: WrongSecrets | None = None,
     ) -> None:
         self._engine = engine
+        self._wrong = wrong
         self._trust_for = trust_for.total_seconds()
         self._monotonic = monotonic
         self._callers: OrderedDict[tuple[str, bool], tuple[Caller, float]] = OrderedDict()
@@ -108,6 +108,15 @@ class TrustedTokens:
                     self.forget()
         finally:
             listener.close()
+
+    async def caller_at(self, address: str, secret: str, *, is_cookie: bool = False) -> Caller:
+        """Return the owner of a secret that came from this address; wrong ones are counted."""
+        try:
+            return await self.caller(secret, is_cookie=is_cookie)
+        except Denied:
+            if self._wrong is not None:
+                self._wrong.note(address, secret)
+            raise
 
     async def caller(self, secret: str, *, is_cookie: bool = False) -> Caller:
         """Return the owner of this secret; raise `Denied` if there is none."""
@@ -157,76 +166,6 @@ class TrustedTokens:
             self._callers.popitem(last=False)
 
 
-class WrongSecrets:
-    """Recent wrong secrets, counted by network and by the beginning of the secret.
-
-    They slow guessing down and are never held against a right secret: anybody can make others'
-    browsers show wrong ones. Those of longest ago are dropped first.
-    """
-
-    def __init__(
-        self, limit: int, per: timedelta, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._limit = limit
-        self._per = per.total_seconds()
-        self._monotonic = monotonic
-        self._shown_at: OrderedDict[str, deque[float]] = OrderedDict()
-
-    def note(self, address: str, secret: str) -> None:
-        """Count a wrong secret; raise `Unavailable` if there were too many of its kind before."""
-        beginning = shown_part(secret)[:_MAX_BEGINNING]
-        waits = (self._count(f"from {network_of(address)}"), self._count(f"of {beginning}"))
-        self._refuse(max(waits), "too many wrong tokens or login links")
-
-    def count(self, key: str, complaint: str) -> None:
-        """Count one more of whoever this is; raise `Unavailable` if there were too many before."""
-        self._refuse(self._count(key), complaint)
-
-    def require_few(self, key: str, complaint: str) -> None:
-        """Raise `Unavailable` if there were too many of whoever this is; count nothing."""
-        self._refuse(self._wait(self._shown_at.get(key, deque()), self._monotonic()), complaint)
-
-    def _refuse(self, wait: float, complaint: str) -> None:
-        if wait:
-            raise Unavailable(
-                complaint,
-                code="too_many_logins",
-                hint="wait a little and try again",
-                facts={"retry_after_seconds": math.ceil(wait)},
-            )
-
-    def _count(self, key: str) -> float:
-        """Count one more; return for how many seconds the limit was reached before, or 0."""
-        now = self._monotonic()
-        times = self._shown_at.setdefault(key, deque(maxlen=self._limit))
-        wait = self._wait(times, now)
-        times.append(now)
-        self._shown_at.move_to_end(key)
-        if len(self._shown_at) > _MAX_COUNTED:
-            self._shown_at.popitem(last=False)
-        return wait
-
-    def _wait(self, times: deque[float], now: float) -> float:
-        return max(times[0] + self._per - now, 0.0) if len(times) == self._limit else 0.0
-
-
-_ONE_SUBSCRIBER = 64  # bits of an IPv6 address that its owner cannot choose
-
-
-def network_of(address: str) -> str:
-    """Return what limits go by: an IPv4 address, or the network of one that is IPv6.
-
-    Whoever has one of these has 2^64 of them.
-    """
-    try:
-        found = ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(found, IPv6Address) and found.ipv4_mapped is None:
-        return str(IPv6Network((found, _ONE_SUBSCRIBER), strict=False))
-    return address
-
-
 def address_of(connection: HTTPConnection) -> str:
     """Return where a request comes from."""
     return connection.client.host if connection.client else ""
@@ -235,13 +174,10 @@ def address_of(connection: HTTPConnection) -> str:
 class Authentication:
     """Middleware that refuses unknown callers, whatever the path looks like."""
 
-    def __init__(
-        self, app: ASGIApp, tokens: TrustedTokens, cookie: str, wrong: WrongSecrets
-    ) -> None:
+    def __init__(self, app: ASGIApp, tokens: TrustedTokens, cookie: str) -> None:
         self._app = app
         self._tokens = tokens
         self._cookie = cookie
-        self._wrong = wrong
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         call = (scope["method"], scope["path"]) if scope["type"] == "http" else None
@@ -264,11 +200,9 @@ class Authentication:
                 scope["state"]["caller"] = await self._caller(credential, connection)
 
     async def _caller(self, credential: Credential, connection: HTTPConnection) -> Caller:
-        try:
-            return await self._tokens.caller(credential.secret, is_cookie=credential.is_cookie)
-        except Denied:
-            self._wrong.note(address_of(connection), credential.secret)
-            raise
+        return await self._tokens.caller_at(
+            address_of(connection), credential.secret, is_cookie=credential.is_cookie
+        )
 
     def _credential(self, connection: HTTPConnection) -> Credential:
         scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
@@ -312,6 +246,7 @@ class Where(StrEnum):
     """Where a role is needed."""
 
     PROJECT = "project"  # that of the request
+    FILE = "projects of the file"  # that is sent; nobody may send one who has the role nowhere
     INSTALLATION = "installation"
     SOMEWHERE = "some project"
     NOWHERE = "none"  # no role is needed, only a known caller
@@ -333,8 +268,11 @@ class Need:
         """Raise an error unless the caller may make such a call in this project."""
         match self.where:
             case Where.PROJECT:
-                await tokens.require_project(caller, project)
-                caller.require(self.role, project, self.verb)
+                await self._admit_in(tokens, caller, project)
+            case Where.FILE:
+                # The route asks again once it has read which projects these are.
+                if not (caller.has_somewhere(self.role) and caller.rights.allows(self.verb)):
+                    await self._admit_in(tokens, caller, project)
             case Where.INSTALLATION:
                 caller.require(self.role, INSTALLATION, self.verb)
             case Where.SOMEWHERE:
@@ -342,6 +280,10 @@ class Need:
             case Where.NOWHERE:
                 if self.verb is not None:
                     require_verb(caller.rights, self.verb)
+
+    async def _admit_in(self, tokens: TrustedTokens, caller: Caller, project: str) -> None:
+        await tokens.require_project(caller, project)
+        caller.require(self.role, project, self.verb)
 
 
 _SOMEWHERE = Need(Role.VIEWER, Verb.READ, Where.SOMEWHERE)
@@ -476,6 +418,7 @@ TRIGGERS = Need(Role.OPERATOR, Verb.TRIGGER)
 CANCELS = Need(Role.OPERATOR, Verb.CANCEL)
 RESOLVES = Need(Role.OPERATOR, Verb.RESOLVE)
 EDITS = Need(Role.EDITOR, Verb.APPLY)
+APPLIES = Need(Role.EDITOR, Verb.APPLY, Where.FILE)
 MANAGES = Need(Role.ADMIN)
 
 
@@ -489,6 +432,7 @@ Operator = Annotated[Caller, Depends(Needs(TRIGGERS))]
 Stopper = Annotated[Caller, Depends(Needs(CANCELS))]
 Resolver = Annotated[Caller, Depends(Needs(RESOLVES))]
 Editor = Annotated[Caller, Depends(Needs(EDITS))]
+Author = Annotated[Caller, Depends(Needs(APPLIES))]  # of a file: see `require_editor`
 Admin = Annotated[Caller, Depends(Needs(MANAGES))]
 InstallationViewer = Annotated[Caller, Depends(_in_installation(Role.VIEWER, Verb.READ))]
 InstallationOperator = Annotated[Caller, Depends(_in_installation(Role.OPERATOR))]

@@ -1,63 +1,41 @@
 """Submitted carts: one JSON document, or a header followed by its items line by line.
 
-Items are checked one by one as they arrive, by the job file's rules.
+Items are parsed block by block as they arrive, by the job file's rules, where large job files are.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-)
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
-from rota.domain.carts.definition import MAX_ITEMS, CartItem, CartTemplate
+from rota.domain.carts.definition import MAX_ITEMS, CartItem
 from rota.domain.carts.intake import MAX_PROBLEMS
 from rota.domain.carts.items import MAX_LINE
 from rota.domain.errors import Invalid, Problem
-from rota.domain.jobfile import read_cart
 from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM
-from rota.domain.jobfile.carts import build_item
-from rota.domain.jobfile.text import At, Report
-from rota.domain.schedule.expressions import read_absolute
 from rota.operations.carts import stream_items
 from rota.server.gateway.middleware import media_type_in
-from rota.server.gateway.parameters import NAME
-from rota.server.gateway.parsing import ParsingPool, parse_json, why_unreadable
+from rota.server.gateway.parsers import (
+    NOT_HERE,
+    Header,
+    ReadItems,
+    SentTemplate,
+    parse_cart,
+    parse_header,
+    parse_items,
+)
+from rota.server.gateway.parsing import ParsingPool
 from rota.server.gateway.routing import JSON
 
 T = TypeVar("T")
-Line = tuple[int, bytes]  # its number from 1, and its text
+Block = tuple[int, bytes]  # number of its first line, and its text
 NDJSON = "application/x-ndjson"
-
-# What a job file has and a request has not, with what to do instead.
-NOT_HERE = {
-    "items_from": "send the items themselves",
-    "schedule": "send starts_at, or apply the cart as part of a job file",
-    "timezone": "send starts_at with an offset",
-}
-_TO_COME = "items.jsonl"  # a header is read as that of a cart whose items are elsewhere
-_MAX_TIME = 100
-_BATCH = 500  # lines that are checked together
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """Cart without its items, and the other fields of the request."""
-
-    template: CartTemplate
-    count: int  # how many items there will be
-    starts_at: datetime | None  # None: at once
+_BLOCK = 64 * 1024  # bytes of lines that are parsed together
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +46,8 @@ class Submission:
     items: AsyncGenerator[CartItem, None]
 
 
-@dataclass(frozen=True, slots=True)
-class SentTemplate:
-    """Name of an applied cart that is to be submitted."""
-
-    name: str
-    inputs: Mapping[str, Any]  # of every item
-    starts_at: datetime | None  # None: at once
-
-
 async def parsed_body(request: Request, function: Callable[..., T], **options: Any) -> T:
-    """Return what a function of `parsing` makes of a request's body.
+    """Return what a function of `parsers` makes of a request's body.
 
     A caller's large bodies are read one after another, so that they are not in memory together.
     """
@@ -101,234 +70,174 @@ def _is_small(request: Request, most: int) -> bool:
     return length.isdecimal() and int(length) <= most
 
 
-async def read_submission(request: Request) -> Submission | SentTemplate:
-    """Read the submission of a request; raise `Invalid` with every problem found so far."""
+@asynccontextmanager
+async def reading_submission(request: Request) -> AsyncIterator[Submission | SentTemplate]:
+    """Read the submission of a request; raise `Invalid` with every problem found so far.
+
+    While a cart comes line by line, it is its caller's turn: their next large one waits.
+    """
     media_type = media_type_in(request.headers.get("content-type", ""))
-    if media_type == NDJSON:
-        return await _streamed(request)
     if media_type == JSON:
-        return await _whole(request)
-    raise Invalid(
-        "a cart is JSON, or lines of JSON",
-        code="unsupported_media_type",
-        hint=f"send Content-Type: {JSON} or {NDJSON}",
-    )
-
-
-async def _streamed(request: Request) -> Submission:
-    lines = numbered_lines(request.stream())
-    first = await anext(lines, None)
-    number, text = first or (1, b"")
-    header = read_header(_parsed(text, line=number))
-    return Submission(header, items_of(lines, header.count))
+        yield await _whole(request)
+    elif media_type == NDJSON:
+        pool: ParsingPool = request.app.state.parsing
+        async with AsyncExitStack() as stack:
+            if not _is_small(request, pool.limits.in_place):
+                await stack.enter_async_context(pool.turn(request.state.caller.name))
+            yield await _streamed(request, pool)
+    else:
+        raise Invalid(
+            "a cart is JSON, or lines of JSON",
+            code="unsupported_media_type",
+            hint=f"send Content-Type: {JSON} or {NDJSON}",
+        )
 
 
 async def _whole(request: Request) -> Submission | SentTemplate:
     sent = await parsed_body(request, parse_cart)
     if isinstance(sent, SentTemplate):
         return sent
-    template, starts_at = sent
-    assert isinstance(template.items, tuple), "they are part of the document"
-    header = Header(replace(template, items=()), len(template.items), starts_at)
-    return Submission(header, stream_items(template.items))
+    items = sent.template.items
+    assert isinstance(items, tuple), "they are part of the document"
+    header = Header(replace(sent.template, items=()), len(items), sent.starts_at)
+    return Submission(header, stream_items(items))
 
 
-def parse_cart(body: bytes) -> SentTemplate | tuple[CartTemplate, datetime | None]:
-    """Parse a cart that is sent as one document, with when it begins."""
-    document = _parsed(body)
-    return _sent_template(document) if "template" in document else _read_whole(document)
+async def _streamed(request: Request, pool: ParsingPool) -> Submission:
+    blocks = Blocks(request.stream())
+    line, text = await blocks.first_line()
+    header = await pool.parse(parse_header, text, line=line)
+    return Submission(header, _items_of(blocks, header.count, pool))
 
 
-def _parsed(text: bytes, line: int | None = None) -> Mapping[str, Any]:
+async def _items_of(
+    blocks: Blocks, count: int, pool: ParsingPool
+) -> AsyncGenerator[CartItem, None]:
+    intake = ItemIntake(pool, count)
+    async with aclosing(_ahead(_parsed(blocks, intake))) as parsed:
+        async for items in parsed:
+            for item in items:
+                yield item
+    intake.finish()
+
+
+async def _parsed(blocks: Blocks, intake: ItemIntake) -> AsyncIterator[Sequence[CartItem]]:
+    async for line, block in blocks.others():
+        yield await intake.take(parse_items, block, line=line)
+
+
+async def _ahead(source: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+    """Yield what comes from a source that is asked for the next one meanwhile.
+
+    A block is parsed by a child while the items of the one before it are stored.
+    """
+    coming = asyncio.ensure_future(_next(source))
     try:
-        document = parse_json(text)
-    except (ValueError, RecursionError) as error:
-        problem = Problem(f"not valid JSON: {why_unreadable(error)}", line=line)
-        raise Invalid("the cart cannot be read", [problem], code="malformed") from error
-    if not isinstance(document, dict):
-        problem = Problem("a cart is a JSON object", line=line)
-        raise Invalid("the cart cannot be read", [problem])
-    return document
+        while found := await coming:
+            coming = asyncio.ensure_future(_next(source))
+            yield found[0]
+    finally:
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
 
 
-def _sent_template(document: Mapping[str, Any]) -> SentTemplate:
-    fields = dict(document)
-    problems: list[Problem] = []
-    starts_at = _starts_at(fields, problems)
-    name, inputs = fields.pop("template"), fields.pop("with", None) or {}
-    if not isinstance(name, str) or not re.fullmatch(NAME, name):
-        problems.append(Problem("template must be the name of a cart", "template"))
-    if not isinstance(inputs, dict):
-        problems.append(Problem("with must be an object of inputs", "with"))
-    problems += [Problem(f'"{key}" is not for templates', key) for key in fields]
-    if problems:
-        raise _refusal(problems)
-    return SentTemplate(name, inputs, starts_at)
+async def _next(source: AsyncIterator[T]) -> tuple[T] | None:
+    async for found in source:
+        return (found,)
+    return None
 
 
-def read_header(document: Mapping[str, Any]) -> Header:
-    """Read the header of a cart whose `count` items follow it."""
-    fields = dict(document)
-    problems = list(_strays(fields))
-    if fields.pop("items", None) is not None:
-        problems.append(Problem("items come after the header, one a line", "items"))
-    count = fields.pop("count", None)
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_ITEMS:
-        message = f"count must be the number of items that follow, from 1 to {MAX_ITEMS:,}"
-        problems.append(Problem(message, "count"))
-    starts_at = _starts_at(fields, problems)
-    template = _template(fields | {"items_from": _TO_COME}, problems)
-    return Header(replace(template, items=()), int(count or 0), starts_at)
+class ItemIntake:
+    """Parses the items of a cart part by part; what is wrong with any is told after the last."""
 
+    def __init__(self, pool: ParsingPool, count: int) -> None:
+        self._pool = pool
+        self._count = count  # how many were announced
+        self._seen = 0
+        self._bad = 0
+        self._problems: list[Problem] = []
 
-def _read_whole(document: Mapping[str, Any]) -> tuple[CartTemplate, datetime | None]:
-    fields = dict(document)
-    problems = list(_strays(fields))
-    if fields.get("items") is None:
-        problems.append(Problem("the cart has no items", "items", hint="give it at least one"))
-        fields |= {"items_from": _TO_COME}
-    starts_at = _starts_at(fields, problems)
-    return _template(fields, problems), starts_at
-
-
-def _strays(fields: dict[str, Any]) -> Iterator[Problem]:
-    """Remove fields that only a job file has, and yield a problem for each."""
-    for name, hint in NOT_HERE.items():
-        if fields.pop(name, None) is not None:
-            yield Problem(f'"{name}" is for job files', name, hint=hint)
-
-
-def _starts_at(fields: dict[str, Any], problems: list[Problem]) -> datetime | None:
-    written = fields.pop("starts_at", None)
-    if written is None:
-        return None
-    if not isinstance(written, str) or len(written) > _MAX_TIME:
-        problems.append(Problem("starts_at must be a time with its offset", "starts_at"))
-        return None
-    try:
-        return read_absolute(written)
-    except ValueError as error:
-        problems.append(Problem(str(error), "starts_at"))
-        return None
-
-
-def _template(fields: Mapping[str, Any], problems: list[Problem]) -> CartTemplate:
-    """Read the template of a cart; raise `Invalid` with these problems and all others."""
-    try:
-        template = read_cart(fields)
-    except Invalid as error:
-        raise _refusal([*problems, *error.problems]) from error
-    if problems:
-        raise _refusal(problems)
-    return template
-
-
-def _refusal(problems: list[Problem]) -> Invalid:
-    count = "1 error" if len(problems) == 1 else f"{len(problems):,} errors"
-    return Invalid(f"the cart has {count}", problems[:MAX_PROBLEMS])
-
-
-@dataclass(slots=True)
-class ItemCheck:
-    """Checks entries to be items, and collects all problems until the end."""
-
-    count: int  # how many were announced
-    problems: list[Problem] = field(default_factory=list)
-    _seen: int = 0
-    _bad: int = 0
-
-    def items(self, entries: Iterable[object]) -> list[CartItem]:
-        """Return the entries that are valid items."""
-        return [item for entry in entries if (item := self._item(entry)) is not None]
-
-    def items_in(self, lines: Iterable[Line]) -> list[CartItem]:
-        """Return the valid items among lines of JSON."""
-        return [item for line in lines if (item := self._item_in(*line)) is not None]
+    async def take(
+        self, parser: Callable[..., ReadItems], body: bytes, **options: Any
+    ) -> Sequence[CartItem]:
+        """Return the items of a part; none, once anything is wrong."""
+        read = await self._pool.parse(
+            parser,
+            body,
+            is_begun=self._seen > 0,
+            seen=self._seen,
+            count=self._count,
+            **options,
+        )
+        self._seen += read.seen
+        self._bad += read.bad
+        self._problems += read.problems[: MAX_PROBLEMS - len(self._problems)]
+        return () if self._bad else read.items
 
     def finish(self) -> None:
         """Raise `Invalid` with every problem found, if any."""
         if self._bad:
-            raise Invalid(f"{self._bad:,} of {self._seen:,} items cannot be read", self.problems)
-
-    def _item_in(self, line: int, text: bytes) -> CartItem | None:
-        try:
-            return self._item(parse_json(text), line)
-        except (ValueError, RecursionError) as error:
-            self._number()
-            self._refuse([Problem(f"not valid JSON: {why_unreadable(error)}", line=line)])
-            return None
-
-    def _item(self, entry: object, line: int | None = None) -> CartItem | None:
-        number = self._number()
-        report = Report()
-        checked = ITEM.check(entry, At(report, ("items", number)))
-        try:
-            report.raise_errors("the item")
-        except Invalid as error:
-            key = checked.get("key") if isinstance(checked, dict) else None
-            place = f"items[{number}] ({key})" if key else f"items[{number}]"
-            self._refuse(
-                Problem(fault.message, place, line, hint=fault.hint) for fault in error.problems
-            )
-            return None
-        assert isinstance(checked, dict), "whatever is no mapping is an error"
-        return build_item(checked)
-
-    def _number(self) -> int:
-        """Return the number of the next entry; raise `Invalid` at once if it is one too many."""
-        number, self._seen = self._seen, self._seen + 1
-        if number >= self.count:
-            raise Invalid(f"{self.count:,} items were announced, and more came")
-        return number
-
-    def _refuse(self, problems: Iterable[Problem]) -> None:
-        self._bad += 1
-        self.problems += list(problems)[: MAX_PROBLEMS - len(self.problems)]
+            raise Invalid(f"{self._bad:,} of {self._seen:,} items cannot be read", self._problems)
 
 
-async def items_of(lines: AsyncIterator[Line], count: int) -> AsyncGenerator[CartItem, None]:
-    """Yield the items in lines of JSON; after the last, raise `Invalid` with every bad one."""
-    check = ItemCheck(count)
-    async for batch in _batches(lines):
-        # Thousands of them take a while, and leases are renewed on this loop.
-        items = await asyncio.to_thread(check.items_in, batch)
-        if not check.problems:
-            for item in items:
-                yield item
-    check.finish()
+class Blocks:
+    """Lines of a body as they arrive, in blocks that begin and end with a line.
 
+    Only a block and a piece of the body are kept. Lines are numbered from 1, the blank ones, too.
+    """
 
-async def _batches(lines: AsyncIterator[Line]) -> AsyncIterator[list[Line]]:
-    batch: list[Line] = []
-    async for line in lines:
-        batch.append(line)
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+    def __init__(self, pieces: AsyncIterator[bytes], size: int = _BLOCK) -> None:
+        self._pieces = pieces
+        self._size = size
+        self._line = 1  # number of the first that is kept
+        self._kept = bytearray()
 
+    async def first_line(self) -> Block:
+        """Return the first line that is not blank, or an empty one if all are."""
+        while True:
+            end = self._end_of_line(0)
+            if end and self._kept[:end].strip():
+                return self._taken(end)
+            if end:
+                self._taken(end)
+            elif not await self._more():
+                return self._taken(len(self._kept))
 
-async def numbered_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[Line]:
-    """Yield the non-blank lines of a body as they arrive; a line that is too long is not kept."""
-    number, begun = 1, bytearray()
-    async for chunk in chunks:
-        first, *others = chunk.split(b"\n")
-        begun += first
-        _refuse_long(number, begun)
-        for following in others:
-            if begun.strip():
-                yield number, bytes(begun)
-            number, begun = number + 1, bytearray(following)
-            _refuse_long(number, begun)
-    if begun.strip():
-        yield number, bytes(begun)
+    async def others(self) -> AsyncIterator[Block]:
+        """Yield the lines behind it, in blocks of about the size, or of one longer line."""
+        while True:
+            while len(self._kept) > self._size and (end := self._end()):
+                yield self._taken(end)
+            if not await self._more():
+                break
+        if self._kept.strip():
+            yield self._taken(len(self._kept))
 
+    def _end(self) -> int:
+        """Return where the next block ends; 0: its only line is not there as a whole."""
+        return self._kept.rfind(b"\n", 0, self._size) + 1 or self._end_of_line(self._size)
 
-def _refuse_long(number: int, line: bytearray) -> None:
-    if len(line) > MAX_LINE:
-        problem = Problem(f"the line is longer than {MAX_LINE:,} bytes", line=number)
-        raise Invalid("a line is too long", [problem], hint="send one item a line")
+    def _end_of_line(self, start: int) -> int:
+        """Return the end of the first line, which does not end before `start`; 0: not there yet."""
+        found = self._kept.find(b"\n", start)
+        if (len(self._kept) if found < 0 else found) > MAX_LINE:
+            problem = Problem(f"the line is longer than {MAX_LINE:,} bytes", line=self._line)
+            raise Invalid("a line is too long", [problem], hint="send one item a line")
+        return found + 1
+
+    async def _more(self) -> bool:
+        """Wait for another piece; False: there is none."""
+        piece = await anext(self._pieces, None)
+        if piece is None:
+            return False
+        self._kept += piece
+        return True
+
+    def _taken(self, end: int) -> Block:
+        block, line = bytes(self._kept[:end]), self._line
+        del self._kept[:end]
+        self._line += block.count(b"\n")
+        return line, block
 
 
 # What OpenAPI says of a cart that is handed in: the job file's own fields, and a few more.

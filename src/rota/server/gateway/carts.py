@@ -38,7 +38,7 @@ from rota.operations.cart_templates import (
 from rota.operations.carts import CartPlan, CartRequest, CartView, view
 from rota.ports.carts import Cart, CartQuery, Item, ItemQuery, Template
 from rota.server.gateway.auth import API, Asking, Editor, Listed, Operator, Viewer
-from rota.server.gateway.cart_submissions import CART_BODY, SentTemplate, read_submission
+from rota.server.gateway.cart_submissions import CART_BODY, Submission, reading_submission
 from rota.server.gateway.events import One, event_page
 from rota.server.gateway.filters import (
     MAX_LIMIT,
@@ -267,20 +267,24 @@ async def submit_cart(
     idempotency_key: IdempotencyKey = "",
 ) -> api.Cart | api.CartPlan:
     """Hand in a cart, as one document or line by line; 200 for a plan, which stores nothing."""
-    sent = await read_submission(request)
-    if isinstance(sent, SentTemplate):
-        of_template = TemplateRequest(
-            sent.name, project, sent.inputs, sent.starts_at, idempotency_key
+    async with reading_submission(request) as sent:
+        if not isinstance(sent, Submission):
+            of_template = TemplateRequest(
+                sent.name, project, sent.inputs, sent.starts_at, idempotency_key
+            )
+            if plan:
+                return _planned(response, await plan_template(engine, of_template))
+            made = await submit_template(engine, of_template, actor=actor.name)
+            return _submitted(response, made)
+        header = sent.header
+        wanted = CartRequest(
+            header.template, header.count, project, header.starts_at, idempotency_key
         )
-        if plan:
-            return _planned(response, await plan_template(engine, of_template))
-        return _submitted(response, await submit_template(engine, of_template, actor=actor.name))
-    header = sent.header
-    wanted = CartRequest(header.template, header.count, project, header.starts_at, idempotency_key)
-    async with aclosing(sent.items) as items:
-        if plan:
-            return _planned(response, await carts.plan(engine, wanted, items))
-        return _submitted(response, await carts.submit(engine, wanted, items, actor=actor.name))
+        async with aclosing(sent.items) as items:
+            if plan:
+                return _planned(response, await carts.plan(engine, wanted, items))
+            made = await carts.submit(engine, wanted, items, actor=actor.name)
+            return _submitted(response, made)
 
 
 def _planned(response: Response, plan: CartPlan) -> api.CartPlan:

@@ -21,7 +21,7 @@ from rota.operations import definitions
 from rota.operations.definitions import Plan
 from rota.operations.runs import SubmittedJob, submit_file
 from rota.operations.tokens import Caller
-from rota.server.gateway.auth import EDITS, Editor, Member, Tokens, TrustedTokens
+from rota.server.gateway.auth import EDITS, Author, Member, Tokens, TrustedTokens
 from rota.server.gateway.cart_submissions import NDJSON, parsed_body
 from rota.server.gateway.middleware import media_type_in
 from rota.server.gateway.parameters import (
@@ -36,8 +36,8 @@ from rota.server.gateway.parameters import (
     require_match,
     unquote,
 )
-from rota.server.gateway.parsing import (
-    Checked,
+from rota.server.gateway.parsers import (
+    FileCheck,
     check_job_file,
     parse_calendar,
     parse_job_file,
@@ -80,7 +80,7 @@ async def _job_file(request: Request, project: Project, name: _Name = None) -> J
     return await parsed_body(request, parse_job_file, name=name, project=project)
 
 
-async def _checked(request: Request, project: Project, name: _Name = None) -> Checked:
+async def _checked(request: Request, project: Project, name: _Name = None) -> FileCheck:
     _refuse_other_types(request)
     return await parsed_body(request, check_job_file, name=name, project=project)
 
@@ -107,7 +107,7 @@ def _refuse_other_types(request: Request) -> None:
 
 
 SentJobFile = Annotated[JobFile, Depends(_job_file)]
-CheckedFile = Annotated[Checked, Depends(_checked)]
+FileToCheck = Annotated[FileCheck, Depends(_checked)]
 FileToApply = Annotated[JobFile, Depends(_file_to_apply)]  # may come with items of its carts
 SentCalendar = Annotated[Calendar, Depends(_calendar)]
 
@@ -134,15 +134,21 @@ def _submission_answer(jobs: Sequence[SubmittedJob]) -> api.Submission:
     )
 
 
-async def require_editor(tokens: TrustedTokens, actor: Caller, file: JobFile) -> None:
-    """Raise an error unless the caller may change the jobs of every project that a file names."""
-    for project in sorted(file.projects):
+async def require_editor(
+    tokens: TrustedTokens, actor: Caller, file: JobFile, *, prune: bool = False
+) -> None:
+    """Raise an error unless the caller may change every project in which a file changes something.
+
+    That of the request counts only if the file says something about it.
+    """
+    pruned = {file.project} if prune else set()
+    for project in sorted(file.projects | pruned):
         await EDITS.admit(tokens, actor, project)
 
 
 @router.post("/jobs:apply", openapi_extra=APPLY_BODY)
 async def apply_jobs(
-    actor: Editor,
+    actor: Author,
     tokens: Tokens,
     engine: UsedEngine,
     file: FileToApply,
@@ -152,7 +158,7 @@ async def apply_jobs(
     if_match: IfMatch = "",
 ) -> api.Plan:
     """Create and change the jobs, calendars and carts of a file, all or none; starts no cart."""
-    await require_editor(tokens, actor, file)
+    await require_editor(tokens, actor, file, prune=prune)
     is_admin = actor.is_installation_admin
     if plan:
         made = await definitions.plan(engine, file, prune=prune, is_admin=is_admin)
@@ -171,17 +177,16 @@ async def apply_jobs(
 
 
 @router.post("/jobs:validate", openapi_extra=JOB_FILE_BODY)
-async def validate_jobs(caller: Member, tokens: Tokens, checked: CheckedFile) -> api.Validation:
+async def validate_jobs(caller: Member, tokens: Tokens, checked: FileToCheck) -> api.Validation:
     """Check a job file; all that is wrong with it is in the problem's `errors`."""
-    projects, warnings = checked
-    for project in sorted(projects):
+    for project in sorted(checked.projects):
         await tokens.require_project(caller, project)
-    return api.Validation(valid=True, warnings=problem_answers(warnings))
+    return api.Validation(valid=True, warnings=problem_answers(checked.warnings))
 
 
 @short_router.post("/submit_job", status_code=201, openapi_extra=JOB_FILE_BODY)
 async def submit_job(
-    actor: Editor,
+    actor: Author,
     tokens: Tokens,
     engine: UsedEngine,
     file: SentJobFile,

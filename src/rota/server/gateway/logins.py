@@ -24,15 +24,14 @@ from rota.domain.identity import MAX_TOKEN
 from rota.operations import devices, logins
 from rota.operations.logins import ATTEMPT_LIFETIME, TERMINAL_LIFETIME, Return
 from rota.operations.tokens import Caller, log_out
+from rota.operations.wrong_secrets import WrongSecrets, network_of
 from rota.ports.logins import DeviceGrant, Polled
 from rota.server.gateway import html
 from rota.server.gateway.auth import (
     API,
     Credential,
     Tokens,
-    WrongSecrets,
     address_of,
-    network_of,
 )
 from rota.server.gateway.parameters import (
     GatewaySettings,

@@ -2,127 +2,41 @@
 
 A file of a few megabytes takes seconds of processor time and thirty times its size in memory. So
 large files are parsed by children with limits on both, one file at a time for each caller; small
-ones, of a few milliseconds, in place. This module imports no web framework: children load it, too.
+ones, of a few milliseconds, in place. A cart that comes line by line is parsed in blocks of lines.
+This module imports no web framework: children load it, too.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import os
-import pickle
 import resource
 import signal
 import struct
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
-from typing import Any, BinaryIO, NoReturn, TypeAlias, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
-from rota.domain.calendars import Calendar
-from rota.domain.errors import Invalid, Problem, RotaError, Unavailable
-from rota.domain.jobfile import JobFile, read_file
-from rota.domain.jobfile.calendars import read_calendar
+import msgspec
+
+from rota.domain.errors import Invalid, RotaError, Unavailable
+from rota.server.gateway.parsing_wire import (
+    Order,
+    Part,
+    is_end,
+    packed_order,
+    packed_parts,
+    read_order,
+    read_part,
+    rebuilt,
+)
 
 T = TypeVar("T")
-Checked: TypeAlias = tuple[frozenset[str], tuple[Problem, ...]]  # projects of a file, warnings
-
-
-def parse_json(body: bytes) -> Any:
-    """Parse JSON as RFC 8259 has it; raise ValueError if it is not.
-
-    Python by itself accepts repeated keys, `NaN`, and escapes that no text can hold.
-    """
-    text = body.decode()
-    value = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
-    # Half a character (a lone surrogate) can only come by an escape: no UTF-8 has one.
-    if "\\u" in text:
-        json.dumps(value, ensure_ascii=False).encode()
-    return value
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise json.JSONDecodeError("a key is there twice", "", 0)
-    return found
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise json.JSONDecodeError(f"{name} is not a number", "", 0)
-
-
-def why_unreadable(error: Exception) -> str:
-    """Return why a text cannot be parsed as JSON."""
-    match error:
-        case json.JSONDecodeError():
-            return error.msg
-        case UnicodeError():
-            return "it is not UTF-8"
-        case RecursionError():
-            return "it is nested too deeply"
-        case _:
-            return str(error)
-
-
-def parse_job_file(body: bytes, *, name: str | None, project: str) -> JobFile:
-    """Parse the body of a request that is a job file."""
-    return read_file(_text(body), name=name, project=project)
-
-
-def check_job_file(body: bytes, *, name: str | None, project: str) -> Checked:
-    """Parse a job file, and return little of it: the rest need not leave the child."""
-    file = parse_job_file(body, name=name, project=project)
-    return file.projects, file.warnings
-
-
-def parse_job_file_with_items(body: bytes, *, name: str | None, project: str) -> JobFile:
-    """Parse lines of JSON: the text of a job file, then items with the name of their cart."""
-    first, *others = body.split(b"\n")
-    text = _parsed_line(1, first)
-    if not isinstance(text, str):
-        raise _bad_line(1, "the first line is the text of the job file, as a JSON string")
-    items: dict[str, list[Any]] = defaultdict(list)
-    for number, line in enumerate(others, 2):
-        if line.strip():
-            item = _parsed_line(number, line)
-            cart = item.pop("cart", None) if isinstance(item, dict) else None
-            if not isinstance(cart, str):
-                raise _bad_line(number, 'an item is an object with the name of its "cart"')
-            items[cart].append(item)
-    return read_file(text, name=name, project=project, items=items)
-
-
-def parse_calendar(body: bytes, *, name: str) -> Calendar:
-    """Parse the body of a request that is a calendar."""
-    return read_calendar(_text(body), name=name)
-
-
-def _parsed_line(number: int, line: bytes) -> Any:
-    try:
-        return parse_json(line)
-    except (ValueError, RecursionError) as error:
-        raise _bad_line(number, f"not valid JSON: {why_unreadable(error)}") from error
-
-
-def _bad_line(number: int, message: str) -> Invalid:
-    where = f"line {number} of the body"
-    return Invalid(f"{where} cannot be read", [Problem(message, where)], code="malformed")
-
-
-def _text(body: bytes) -> str:
-    try:
-        return body.decode()
-    except UnicodeDecodeError as error:
-        raise Invalid(
-            f"the body is not UTF-8: {error.reason} at byte {error.start}", code="malformed"
-        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +50,19 @@ class ParsingLimits:
     memory: int = 512 * 1024 * 1024  # bytes of a child's address space
     cpu: timedelta = timedelta(seconds=5)  # of a child, for a file of up to `bytes_per_cpu`
     bytes_per_cpu: int = 4 * 1024 * 1024  # a larger file gets more, in proportion
+    # Bytes of what is found in a file: defaults and anchors are written out in each job. Twice the
+    # file may come on top.
+    found: int = 64 * 1024 * 1024
     patience: timedelta = timedelta(minutes=2)  # for a child that hardly gets a processor
     idle: timedelta = timedelta(seconds=30)  # after the last file children end
 
     def cpu_seconds(self, size: int) -> float:
         """Return how long a file of this size may take."""
         return self.cpu.total_seconds() * max(1.0, size / self.bytes_per_cpu)
+
+    def order(self, function: Callable[..., object], options: dict[str, Any], size: int) -> Order:
+        """Return the order for a file of this size."""
+        return Order.of(function, options, self.cpu_seconds(size), self.found + 2 * size)
 
 
 class ParsingPool:
@@ -182,18 +103,21 @@ class ParsingPool:
         body: bytes,
         *,
         refuse_gone: Callable[[], Awaitable[None]] | None = None,
+        is_begun: bool = False,
         **options: Any,
     ) -> T:
         """Return what the function makes of a body, or raise its error.
 
         `refuse_gone` raises if nobody waits for the answer any more; nothing is parsed then.
+        What `is_begun`, as parts of it are parsed already, waits however many others do.
         """
         if len(body) <= self.limits.in_place:
             return await asyncio.to_thread(function, body, **options)
-        async with self._slot():
+        async with self._slot(is_begun=is_begun):
             if refuse_gone is not None:
                 await refuse_gone()
-            return await self._ask(partial(function, **options), body)
+            order = self.limits.order(function, options, len(body))
+            return cast("T", await self._ask(order, body))
 
     async def close(self) -> None:
         """End all children; files that still wait are refused."""
@@ -209,24 +133,25 @@ class ParsingPool:
         return [child.pid for child in self._children if child.is_alive]
 
     @asynccontextmanager
-    async def _slot(self) -> AsyncIterator[None]:
-        if self._waiting >= self.limits.waiting:
+    async def _slot(self, *, is_begun: bool) -> AsyncIterator[None]:
+        if self._waiting >= self.limits.waiting and not is_begun:
             raise _too_many(f"{self._waiting} files wait to be read")
-        self._waiting += 1
+        waits = not is_begun
+        self._waiting += waits
         try:
             await self._slots.acquire()
         finally:
-            self._waiting -= 1
+            self._waiting -= waits
         try:
             yield
         finally:
             self._slots.release()
 
-    async def _ask(self, function: Callable[[bytes], T], body: bytes) -> T:
+    async def _ask(self, order: Order, body: bytes) -> object:
         child = await self._child()
         try:
             async with asyncio.timeout(self.limits.patience.total_seconds()):
-                answer = await child.ask(function, body, self.limits.cpu_seconds(len(body)))
+                answer = await child.ask(order, body)
         except BaseException as error:
             # Also when cancelled: whatever it would still say is the answer to this file.
             await asyncio.shield(child.kill())
@@ -238,7 +163,7 @@ class ParsingPool:
         self._end_later()
         if isinstance(answer, RotaError):
             raise answer
-        return cast("T", answer)
+        return answer
 
     async def _child(self) -> _Child:
         if self._is_closed:
@@ -287,6 +212,8 @@ def _too_many(reason: str) -> Unavailable:
 
 
 _LENGTH = struct.Struct(">I")
+_ROOM_FOR_END = 1024  # bytes
+_PIECE = 64 * 1024
 _PROGRAM = "from rota.server.gateway.parsing import serve; serve()"
 _TOLD = ("PATH", "LANG", "LC_", "TZ", "PYTHON", "LD_LIBRARY_PATH")  # no secrets of the server
 
@@ -322,21 +249,34 @@ class _Child:
     def is_alive(self) -> bool:
         return self._process.returncode is None
 
-    async def ask(self, function: Callable[[bytes], T], body: bytes, seconds: float) -> object:
-        """Return what the function returns or raises there."""
+    async def ask(self, order: Order, body: bytes) -> object:
+        """Return what the function of an order returns there, or the error that it raises."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         try:
-            for part in (pickle.dumps((function, seconds)), body):
+            for part in (packed_order(order), body):
                 self._process.stdin.write(_LENGTH.pack(len(part)))
                 self._process.stdin.write(part)
                 await self._process.stdin.drain()
-            head = await self._process.stdout.readexactly(_LENGTH.size)
-            answer = await self._process.stdout.readexactly(*_LENGTH.unpack(head))
+            return rebuilt([part async for part in self._answer(order.longest)])
         except (asyncio.IncompleteReadError, ConnectionError, BrokenPipeError) as error:
-            raise _why_it_died(await self._process.wait(), seconds) from error
-        # What it says is as trusted as this process was, when it parsed such files itself.
-        return cast("object", await asyncio.to_thread(pickle.loads, answer))
+            raise _why_it_died(await self._process.wait(), order.seconds) from error
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise _died(f"it answered what cannot be read: {error}") from error
+
+    async def _answer(self, longest: int) -> AsyncIterator[Part]:
+        assert self._process.stdout is not None
+        left = longest + _ROOM_FOR_END
+        while True:
+            [size] = _LENGTH.unpack(await self._process.stdout.readexactly(_LENGTH.size))
+            left -= size
+            if left < 0:
+                raise _died(f"it answered with more than {longest:,} bytes")
+            part = read_part(await self._process.stdout.readexactly(size))
+            if is_end(part):
+                return
+            yield part
+            # Reading does not wait while there is something in the buffer: others first.
+            await asyncio.sleep(0)  # noqa: TID251 (no time passes)
 
     def hang_up(self) -> None:
         """Let it end by itself."""
@@ -346,13 +286,22 @@ class _Child:
     async def kill(self) -> None:
         with suppress(ProcessLookupError):
             self._process.kill()
+        assert self._process.stdout is not None
+        # Its end is not noticed while there is more in the pipe than the reader takes at a time.
+        with suppress(RuntimeError):  # somebody else reads
+            while await self._process.stdout.read(_PIECE):
+                pass
         await self._process.wait()
 
 
 def _why_it_died(code: int, seconds: float) -> RotaError:
     if code == -signal.SIGPROF:
         return _too_large(f"longer than {math.ceil(seconds)} s of a processor")
-    return Unavailable(f"what read the file has died ({code})", code="reader_died")
+    return _died(f"it ended with {code}")
+
+
+def _died(reason: str) -> Unavailable:
+    return Unavailable(f"what read the file has died: {reason}", code="reader_died")
 
 
 def _too_large(cost: str) -> Invalid:
@@ -364,17 +313,17 @@ def serve() -> None:
     """Parse what arrives at standard input until its end: the program of a child."""
     _limit(int(sys.argv[1]))
     source, target = sys.stdin.buffer, sys.stdout.buffer
-    while order := _receive(source):
-        body = _receive(source)
-        function, seconds = pickle.loads(order)  # noqa: S301 (the server is its parent)
+    while packed := _receive(source):
+        order, body = read_order(packed), _receive(source)
         # Not caught: a parser in C is stopped by it in the middle, and the process ends.
-        signal.setitimer(signal.ITIMER_PROF, seconds)
-        answer = _answer(function, body)
+        signal.setitimer(signal.ITIMER_PROF, order.seconds)
+        answer = _answer(order, body)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        target.write(_LENGTH.pack(len(answer)))
-        target.write(answer)
+        for part in answer:
+            target.write(_LENGTH.pack(len(part)))
+            target.write(part)
         target.flush()
-        del order, body, answer
+        del packed, order, body, answer
 
 
 def _limit(memory: int) -> None:
@@ -388,11 +337,21 @@ def _receive(source: BinaryIO) -> bytes:
     return source.read(*_LENGTH.unpack(head)) if head else b""
 
 
-def _answer(function: Callable[[bytes], object], body: bytes) -> bytes:
+def _answer(order: Order, body: bytes) -> list[bytes]:
+    """Return the whole answer: nothing is sent before it is known that there is enough memory."""
     try:
-        return pickle.dumps(function(body), pickle.HIGHEST_PROTOCOL)
+        return _bounded(packed_parts(order.run(body)), order.longest)
     except RotaError as error:
-        error.__cause__ = error.__context__ = None
-        return pickle.dumps(error, pickle.HIGHEST_PROTOCOL)
+        return list(packed_parts(error))
     except MemoryError:
-        return pickle.dumps(_too_large("more memory than it may have"))
+        return list(packed_parts(_too_large("more memory than it may have")))
+
+
+def _bounded(parts: Iterator[bytes], longest: int) -> list[bytes]:
+    kept, size = [], 0
+    for part in parts:
+        kept.append(part)
+        size += len(part)
+        if size > longest:
+            raise _too_large(f"{longest:,} bytes and more with all defaults written out")
+    return kept

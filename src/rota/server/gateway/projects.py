@@ -13,6 +13,7 @@ from rota.api.answers import Page
 from rota.domain.spec import Isolation, Network
 from rota.operations import projects
 from rota.operations.projects import ProjectEdit
+from rota.operations.tenants import EVERYTHING, Sight, sight_of
 from rota.operations.tokens import Caller
 from rota.ports.projects import Pool, Project
 from rota.server.gateway import filters
@@ -151,10 +152,10 @@ async def delete_project(actor: InstallationAdmin, engine: UsedEngine, name: Pro
     await projects.delete_project(engine, name, actor=actor.name)
 
 
-def _pool_answer(pool: Pool, caller: Caller) -> api.Pool | None:
+def _pool_answer(pool: Pool, caller: Caller, sight: Sight) -> api.Pool | None:
     """Build the answer of a pool; None: the caller has no project that may use it."""
     seen = tuple(name for name in pool.projects if caller.rights.role_in(name) is not None)
-    if pool.projects and not seen and caller.rights.installation_role is None:
+    if not sight.sees_pool(pool.name):
         return None
     return api.Pool(
         name=pool.name,
@@ -170,14 +171,16 @@ def _pool_answer(pool: Pool, caller: Caller) -> api.Pool | None:
 @pool_router.get("/pools")
 async def list_pools(caller: Member, engine: UsedEngine) -> Page[api.Pool]:
     """Pools that the caller's projects may use, and who else may."""
-    answers = (_pool_answer(pool, caller) for pool in await engine.store.pools())
+    sight = await sight_of(engine, caller.projects)
+    answers = (_pool_answer(pool, caller, sight) for pool in await engine.store.pools())
     return Page(items=tuple(filter(None, answers)))
 
 
 @pool_router.get("/pools/{name}")
 async def show_pool(caller: Member, engine: UsedEngine, name: PoolName) -> api.Pool:
     """A pool, and who may use it."""
-    answer = _pool_answer(await projects.find_pool(engine, name), caller)
+    sight = await sight_of(engine, caller.projects)
+    answer = _pool_answer(await projects.find_pool(engine, name), caller, sight)
     if answer is None:
         raise projects.no_such_pool(name)
     return answer
@@ -194,7 +197,7 @@ async def put_pool(
     pool = await projects.give_pool(
         engine, name, body.projects, actor=actor.name, is_private=body.private
     )
-    answer = _pool_answer(pool, actor)
+    answer = _pool_answer(pool, actor, EVERYTHING)
     assert answer is not None, "an admin of the installation sees all pools"
     return answer
 

@@ -24,7 +24,7 @@ from rota.api.answers import Answer, Problem
 from rota.domain import errors
 from rota.domain.errors import Invalid, did_you_mean, quoted
 from rota.domain.errors import Problem as Fault
-from rota.server.gateway.parsing import parse_json
+from rota.server.gateway.parsers import parse_json
 
 JSON = "application/json"
 REF = "#/components/schemas/{name}"

@@ -18,6 +18,7 @@ from rota.operations import credentials, tokens
 from rota.operations.engine import Engine
 from rota.operations.logins import logout_address
 from rota.operations.tokens import Caller, log_in, log_out
+from rota.operations.wrong_secrets import WrongSecrets
 from rota.ports.records import Token
 from rota.server.gateway.auth import (
     API,
@@ -27,7 +28,6 @@ from rota.server.gateway.auth import (
     Managed,
     ShownCredential,
     Tokens,
-    WrongSecrets,
     address_of,
     cookie_name,
 )

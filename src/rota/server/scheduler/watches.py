@@ -1,18 +1,24 @@
-"""Slow loops: expired worker leases, congested jobs, start predictions."""
+"""Slow loops: expired worker leases, congested jobs, start predictions, older keys of the ring."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
 from random import uniform
+
+import structlog
 
 from rota.domain.ids import SessionId
 from rota.domain.lease import Sight, is_silent, look_at
 from rota.operations.engine import Engine
 from rota.operations.forecasts import predict_starts
+from rota.operations.key_ring import rewrap_some
 from rota.operations.workers import watch_congestion
 from rota.ports.clock import Clock
 from rota.server.scheduler.shards import HeldShards
+
+log = structlog.get_logger()
 
 
 class CongestionWatch:
@@ -108,3 +114,65 @@ class LeaseReaper:
         while True:
             await self.run_once()
             await self._clock.sleep(self._interval * uniform(0.75, 1.25))  # noqa: S311 - no secret
+
+
+@dataclass(frozen=True, slots=True)
+class RewrapperConfig:
+    interval: timedelta = timedelta(seconds=5)  # between two batches, and looks at the ring
+    rest: timedelta = timedelta(minutes=10)  # after a pass: another server may have an older ring
+
+
+class Rewrapper:
+    """Wraps by the first key of the ring what older ones have sealed, a batch at a time."""
+
+    name = "rewrapper"
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        shards: HeldShards,
+        config: RewrapperConfig | None = None,
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._shards = shards
+        self._config = config or RewrapperConfig()
+        self._keys: tuple[str, ...] = ()  # of the ring in the latest pass
+        self._after = ""
+        self._unreadable: Counter[str] = Counter()  # in this pass, by the id of the missing key
+        self._rests_until = 0.0
+
+    async def run_once(self) -> int:
+        """Do a batch, unless a pass is over with the same ring; return how many were wrapped."""
+        ring = self._engine.key_ring
+        if ring is None or not self._shards.is_leading:
+            return 0
+        if ring.ids != self._keys:  # a new ring: begin anew
+            self._keys, self._after, self._rests_until = ring.ids, "", 0.0
+            self._unreadable.clear()
+        if self._clock.monotonic() < self._rests_until:
+            return 0
+        done = await rewrap_some(self._engine, self._after)
+        self._unreadable.update(done.unreadable)
+        if done.after is None:
+            self._end_pass()
+        else:
+            self._after = done.after
+        return done.count
+
+    def _end_pass(self) -> None:
+        for key, values in sorted(self._unreadable.items()):
+            log.warning("key_ring.unreadable", key=key, of="logins", values=values, hint=_PUT_BACK)
+        self._after = ""
+        self._unreadable.clear()
+        self._rests_until = self._clock.monotonic() + self._config.rest.total_seconds()
+
+    async def run(self) -> None:
+        while True:
+            if count := await self.run_once():
+                log.info("key_ring.rewrapped", values=count, key_id=self._keys[0])
+            await self._clock.sleep(self._config.interval)
+
+
+_PUT_BACK = "these people are not refreshed; put a missing key back below the others of the ring"

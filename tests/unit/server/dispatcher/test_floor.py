@@ -12,12 +12,14 @@ from rota.domain.ids import JobId, SessionId
 from rota.domain.spec import Delivery, Overlap
 from rota.domain.states import RunState
 from rota.operations.engine import Engine
+from rota.ports.records import RunQuery
 from rota.ports.work import (
     Beat,
     ChunkMeta,
     Dispatch,
     Fence,
     OutputChunk,
+    Progress,
     ReportAnswer,
     Start,
     Welcome,
@@ -327,6 +329,35 @@ class TestForgedActs:
             (thief.session,),
         )
         assert (event.data["act"], event.data["attempts"]) == (act, [f"{work.run}/1"])
+
+    async def test_forged_progress_is_ignored_and_seen_once_a_minute(
+        self, scene: Scene, floor: Floor
+    ) -> None:
+        [run] = await scene.trigger(await scene.job())
+        victim = await scene.worker("victim")
+        [work] = await scene.claim(victim)
+        thief = await floor.register(hello("thief"))
+
+        for _ in range(3):
+            await floor.progress(thief.session, [Progress(work.run, work.number, 9, 9)])
+
+        told = await scene.store.events(0, 100)
+        refused = [event for event in told if event.kind == "worker.refused"]
+        assert [(event.actor, event.data["act"]) for event in refused] == [("thief", "progress")]
+        assert refused[0].data["attempts"] == [f"{work.run}/1"]
+        [shown] = await scene.store.runs(RunQuery(ids=[run]))
+        assert shown.progress is None
+
+    async def test_late_progress_is_no_forgery(self, scene: Scene, floor: Floor) -> None:
+        await scene.trigger(await scene.job())
+        worker = await floor.register(hello("w1"))
+        [work] = await scene.claim(SessionId(worker.session))
+        await scene.store.lose(SessionId(worker.session), [work.fence])
+
+        await floor.progress(worker.session, [Progress(work.run, work.number, 1, 2)])
+
+        kinds = {event.kind for event in await scene.store.events(0, 100)}
+        assert "worker.refused" not in kinds
 
     async def forge(self, floor: Floor, session: str, act: str, fence: Fence) -> tuple[Fence, ...]:
         match act:

@@ -50,12 +50,6 @@ def make_project(database: Path, *names: str) -> None:
     connection.close()
 
 
-def give_pool(database: Path, pool: str, project: str) -> None:
-    with sqlite3.connect(database) as connection:
-        connection.execute("INSERT INTO pool_project VALUES (?, ?)", (pool, project))
-    connection.close()
-
-
 async def as_member(
     served: Served, name: str, project: str, role: Role
 ) -> tuple[httpx.AsyncClient, str]:
@@ -71,7 +65,7 @@ async def as_member(
 async def settle(served: Served, database: Path) -> Tenants:
     """Let both be busy on the same workers, and ask for the same things by the same names."""
     make_project(database, OURS, THEIRS)
-    give_pool(database, HIDDEN_POOL, THEIRS)
+    await served.engine.store.give_pool(HIDDEN_POOL, [THEIRS], actor="x")
     admin = await served.client()
     for share in (OURS, THEIRS, f"{THEIRS}/{MARK}-user", f"{MARK}-share"):
         answer = await admin.put(f"/api/v1/shares/{share}", json={"weight": 2.0})
@@ -82,6 +76,8 @@ async def settle(served: Served, database: Path) -> Tenants:
     hidden = await _hidden_worker(served)
     theirs = await _busy(_Tenant(them, THEIRS, f"{MARK}-", worker))
     ours = await _busy(_Tenant(us, OURS, "", worker))
+    trouble = f"given up, because no server took it: the end of run {MARK}-run"
+    await served.engine.store.renew(worker.session, stopping=False, trouble=trouble)
     ids = {each for each in theirs.values() if len(each) > 20}
     return Tenants(served, us, secret, ours, theirs, frozenset({MARK, hidden, *ids}))
 

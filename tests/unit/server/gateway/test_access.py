@@ -146,7 +146,9 @@ def expected(needs: list[Need], caller: Somebody, project: str) -> tuple[int, st
         has: Role | None = Role.ADMIN
         if need.where is Where.INSTALLATION:
             has = rights.installation_role
-        elif need.where is Where.PROJECT:
+        elif need.where is Where.FILE and _may_somewhere(rights, need):
+            return None
+        elif need.where in (Where.PROJECT, Where.FILE):
             has = rights.role_in(project)
             if has is None or project == MISSING:
                 return 404, "project_not_found"
@@ -158,6 +160,10 @@ def expected(needs: list[Need], caller: Somebody, project: str) -> tuple[int, st
         if has is None or not has.includes(need.role) or is_narrowed:
             return 403, "forbidden"
     return None
+
+
+def _may_somewhere(rights: Rights, need: Need) -> bool:
+    return rights.projects(need.role) != () and rights.allows(need.verb)
 
 
 def path_of(route: APIRoute, things: Mapping[str, str], project: str = "nothing") -> str:
@@ -315,8 +321,86 @@ async def test_a_job_file_reaches_no_project_but_the_author_s(tenants: Tenants) 
 
     assert {each[0] for each in answers} == {(404, "project_not_found")}
     assert len({each[1] for each in answers}) == 1
+    assert await jobs_of(client) == {"tidy", "undo"}
+
+
+async def jobs_of(client: httpx.AsyncClient) -> set[str]:
     listed = await client.get("/api/v1/jobs", params={"project": OWN})
-    assert {each["name"] for each in listed.json()["items"]} == {"tidy", "undo"}
+    return {each["name"] for each in listed.json()["items"]}
+
+
+@pytest.mark.parametrize("path", ["jobs:apply", "submit_job"])
+@pytest.mark.parametrize("project", [FOREIGN, MISSING, "default"])
+async def test_only_projects_count_in_which_a_file_changes_something(
+    tenants: Tenants, path: str, project: str
+) -> None:
+    client = await tenants.client(f"editor of {OWN}")
+
+    file = job_file(job("mine", project=OWN))
+    answer = await client.post(
+        f"/api/v1/{path}", params={"project": project}, content=file, headers=YAML
+    )
+
+    assert answer.status_code in (200, 201), answer.text
+    assert await jobs_of(client) == {"tidy", "undo", "mine"}
+
+
+CHANGES_THERE: dict[str, dict[str, Any]] = {
+    "nothing": {"jobs": []},
+    "calendar": {"calendars": [{"name": "x", "windows": ["Sat"]}]},
+    "limit": {"limits": [{"name": "x", "tokens": 1, "per": "1s"}]},
+    "resource": {"resources": [{"name": "x", "total": 1}]},
+    "cart": {"carts": [{"name": "x", "job": "tidy", "items": [{"key": "a"}]}]},
+    "job": {"jobs": [job("theirs")]},
+}
+
+
+@pytest.mark.parametrize("what", CHANGES_THERE)
+async def test_whatever_a_file_changes_in_the_project_of_the_request_counts(
+    tenants: Tenants, what: str
+) -> None:
+    client = await tenants.client(f"editor of {OWN}")
+    document = CHANGES_THERE[what]
+    others = [] if what == "nothing" else [job("mine", project=OWN)]
+    file = json.dumps(document | {"jobs": [*document.get("jobs", []), *others]})
+
+    answers = [
+        await client.post(
+            "/api/v1/jobs:apply", params={"project": project}, content=file, headers=YAML
+        )
+        for project in (FOREIGN, MISSING)
+    ]
+
+    assert {refusal(answer) for answer in answers} == {(404, "project_not_found")}
+    assert named(answers[0].text, FOREIGN) == named(answers[1].text, MISSING)
+    assert await jobs_of(client) == {"tidy", "undo"}
+
+
+@pytest.mark.parametrize("project", [FOREIGN, MISSING])
+async def test_nothing_is_pruned_in_a_project_of_another(tenants: Tenants, project: str) -> None:
+    client = await tenants.client(f"editor of {OWN}")
+
+    answer = await client.post(
+        "/api/v1/jobs:apply",
+        params={"project": project, "prune": True, "name": "all"},
+        content=job_file(job("mine", project=OWN)),
+        headers=YAML,
+    )
+
+    assert refusal(answer) == (404, "project_not_found")
+    assert await jobs_of(client) == {"tidy", "undo"}
+
+
+async def test_no_file_is_read_for_those_who_may_change_nothing_anywhere(tenants: Tenants) -> None:
+    told = {}
+    for project in (OWN, FOREIGN):
+        client = await tenants.client(f"operator of {OWN}")
+        answer = await client.post(
+            "/api/v1/jobs:apply", params={"project": project}, content="jobs: [", headers=YAML
+        )
+        told[project] = refusal(answer)
+
+    assert told == {OWN: (403, "forbidden"), FOREIGN: (404, "project_not_found")}
 
 
 @pytest.mark.parametrize("noun", ["jobs", "runs", "carts"])

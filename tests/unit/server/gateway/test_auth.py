@@ -21,6 +21,7 @@ from rota.ports.queue import CALLERS
 from rota.ports.store import Store
 from rota.server.gateway.app import api_routers
 from rota.server.gateway.auth import (
+    APPLIES,
     CANCELS,
     EDITS,
     MANAGES,
@@ -52,11 +53,11 @@ NOWHERE = Need(where=Where.NOWHERE)
 OWNS = Need(Role.ADMIN, None, Where.INSTALLATION)
 SOMEWHERE = Need(Role.VIEWER, Verb.READ, Where.SOMEWHERE)
 NEEDS = {  # all others are read by viewers of the project
-    "POST /api/v1/jobs:apply": EDITS,
+    "POST /api/v1/jobs:apply": APPLIES,
     "DELETE /api/v1/jobs/{job}": EDITS,
     "POST /api/v1/jobs/{job}:enable": EDITS,
     "POST /api/v1/jobs/{job}:disable": EDITS,
-    "POST /api/v1/submit_job": EDITS,
+    "POST /api/v1/submit_job": APPLIES,
     "PUT /api/v1/calendars/{calendar}": EDITS,
     "DELETE /api/v1/calendars/{calendar}": EDITS,
     "PUT /api/v1/limits/{name}": EDITS,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rota.domain.access import Role
-from rota.server.gateway.cart_submissions import numbered_lines
+from rota.server.gateway.cart_submissions import Blocks
 from rota.server.gateway.parameters import GatewaySettings
 from tests.unit.server.gateway.cart_scenes import (
     NDJSON,
@@ -74,18 +75,52 @@ async def test_items_come_line_by_line(carts: CartScene) -> None:
     ]
 
 
+async def blocks_of(text: bytes, *, pieces: int, size: int) -> list[tuple[int, bytes]]:
+    async def body() -> AsyncIterator[bytes]:
+        for start in range(0, len(text), pieces):
+            yield text[start : start + pieces]
+
+    blocks = Blocks(body(), size)
+    return [await blocks.first_line(), *[block async for block in blocks.others()]]
+
+
 async def test_lines_may_be_cut_anywhere() -> None:
-    async def chunks(size: int) -> list[tuple[int, bytes]]:
-        text = b'{"a": 1}\n\n{"b": "\xc3\xa9"}\n{"c": 3}'
+    text = b'\n{"a": 1}\n\n{"b": "\xc3\xa9"}\n{"c": 3}'
 
-        async def pieces() -> Any:
-            for start in range(0, len(text), size):
-                yield text[start : start + size]
+    found = [await blocks_of(text, pieces=cut, size=5) for cut in range(1, 30)]
 
-        return [line async for line in numbered_lines(pieces())]
+    lines_of_each = [
+        [
+            (number, line)
+            for first, block in blocks
+            for number, line in enumerate(block.split(b"\n"), first)
+            if line
+        ]
+        for blocks in found
+    ]
+    expected = [(2, b'{"a": 1}'), (4, b'{"b": "\xc3\xa9"}'), (5, b'{"c": 3}')]
+    assert lines_of_each == [expected] * 29
 
-    expected = [(1, b'{"a": 1}'), (3, b'{"b": "\xc3\xa9"}'), (4, b'{"c": 3}')]
-    assert [await chunks(size) for size in range(1, 30)] == [expected] * 29
+
+async def test_a_block_has_many_lines_and_none_of_them_in_part() -> None:
+    text = b"header\n" + b"1234567\n" * 100
+
+    first, *blocks = await blocks_of(text, pieces=50, size=64)
+
+    assert first == (1, b"header\n")
+    assert {block for _, block in blocks[:-1]} == {b"1234567\n" * 8}
+    assert [line for line, _ in blocks] == list(range(2, 102, 8))
+
+
+async def test_no_more_is_kept_than_a_block_and_a_piece() -> None:
+    async def body() -> AsyncIterator[bytes]:
+        for _ in range(1_000):
+            yield b"header\n" * 10
+
+    blocks = Blocks(body(), 140)
+    await blocks.first_line()
+    async for _ in blocks.others():
+        assert len(blocks._kept) <= 210
 
 
 async def test_a_plan_tells_what_would_happen_and_stores_nothing(carts: CartScene) -> None:

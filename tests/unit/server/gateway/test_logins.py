@@ -716,6 +716,47 @@ class TestTerminals:
 
         assert await site.who(terminal, headers=headers) is None
 
+    async def test_rights_that_the_provider_takes_count_at_the_next_refresh_there_too(
+        self, site: Site
+    ) -> None:
+        terminal = await site.browser()
+        headers = {"Authorization": f"Bearer {await let_in(site, terminal)}"}
+        site.published.users["ann"]["groups"] = []
+        site.advance(15 * MINUTE)
+        before = await terminal.get("/api/v1/tokens?project=*", headers=headers)
+        site.advance(MINUTE)
+
+        after = await terminal.get("/api/v1/tokens?project=*", headers=headers)
+
+        assert (before.status_code, after.status_code) == (200, 403)
+
+    async def test_somebody_whom_the_provider_dismissed_is_out_there_too(self, site: Site) -> None:
+        terminal, other = await site.browser(), await site.browser()
+        headers = [
+            {"Authorization": f"Bearer {await let_in(site, each)}"} for each in (terminal, other)
+        ]
+        site.published.refresh_tokens.clear()
+        site.advance(16 * MINUTE)
+
+        known = [
+            await site.who(each, headers=headers[at]) for at, each in enumerate((terminal, other))
+        ]
+
+        assert known == [None, None]
+
+    async def test_without_a_way_to_ask_the_provider_a_terminal_lasts_as_long_as_a_browser(
+        self, tmp_path: Path, published: PublishedProvider
+    ) -> None:
+        async with site_of(tmp_path, published, has_keys=False) as site:
+            terminal = await site.browser()
+            headers = {"Authorization": f"Bearer {await let_in(site, terminal)}"}
+            known = []
+            for _ in range(4):
+                known.append(await site.who(terminal, headers=headers))
+                site.advance(5 * HOUR)
+
+        assert known == ["ann"] * 3 + [None]
+
     async def test_a_stranger_is_asked_to_log_in_and_led_back(self, site: Site) -> None:
         answer = await (await site.browser()).get("/device?code=BCDF-GHJK")
 

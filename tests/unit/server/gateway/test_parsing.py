@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from starlette.requests import ClientDisconnect
 
@@ -19,18 +20,26 @@ from rota.domain.access import Role
 from rota.domain.errors import Invalid, Unavailable
 from rota.domain.jobfile import JobFile, read_file
 from rota.operations.tokens import create_token
-from rota.server.gateway.parsing import (
-    ParsingLimits,
-    ParsingPool,
+from rota.server.gateway.parsers import (
+    FileCheck,
     check_job_file,
+    parse_calendar,
+    parse_cart,
+    parse_header,
+    parse_items,
     parse_job_file,
+    parse_job_file_with_items,
 )
+from rota.server.gateway.parsing import ParsingLimits, ParsingPool, _Child
+from rota.server.gateway.parsing_wire import Order, packed_order, packed_parts, read_part
 from testkit.waiting import eventually
 from tests.unit.docs.pages import ROOT
 from tests.unit.server.gateway.hard_files import (
+    babble,
     begun,
     dawdle,
     die,
+    drone,
     grab,
     name_of_process,
     spin,
@@ -52,15 +61,59 @@ TEXTS = {
     name: (ROOT / "examples" / name).read_text()
     for name in ("jobs.yaml", "scarce.yaml", "welcome.yaml")
 } | {"everything": EVERYTHING}
+_CART = {
+    "name": "c",
+    "job": "b",
+    "order": "groups",
+    "group_size": [1, "12.5%"],
+    "failures": {"allow": "2.5%"},
+    "between": {"wait": "5m"},
+    "priority": 3,
+}
+_ITEMS = [{"key": "k", "with": {"n": 1, "x": 1.5, "is": True, "t": "é"}}, {"key": "l", "job": "x"}]
+_LINES = "\n".join(json.dumps(each) for each in [*_ITEMS, {"ky": "m"}]).encode()
+# A function, what it is given, and its options.
+BODIES: dict[str, tuple[Callable[..., object], bytes, dict[str, Any]]] = {
+    "calendar": (parse_calendar, b"windows: [Dec 24]\nholidays: {country: DE}", {"name": "x"}),
+    "checked file": (check_job_file, EVERYTHING.encode(), {"name": None, "project": "default"}),
+    "file with carts": (
+        parse_job_file,
+        b"carts: [{name: c, job: x, items_from: a.csv}, {name: d, job: x, schedule: 0 2 * * *,"
+        b" items_from: {workers: {site: fra}}}]",
+        {"name": None, "project": "shop"},
+    ),
+    "file with items": (
+        parse_job_file_with_items,
+        json.dumps("carts: [{name: c, job: x, items_from: a.csv}]").encode()
+        + b'\n{"cart": "c", "key": "k", "order": 3}',
+        {"name": None, "project": "default"},
+    ),
+    "whole cart": (parse_cart, json.dumps({**_CART, "items": _ITEMS}).encode(), {}),
+    "template": (
+        parse_cart,
+        b'{"template": "c", "with": {"n": 5}, "starts_at": "2999-01-01T00:00:00Z"}',
+        {},
+    ),
+    "header": (parse_header, json.dumps({**_CART, "count": 3}).encode(), {"line": 1}),
+    "items": (parse_items, _LINES, {"line": 7, "seen": 5, "count": 9}),
+}
 LIMITS = ParsingLimits(in_place=100, processes=1, waiting=1, waiting_of_caller=1)
 AT_ONCE = 5  # seconds: a refusal waits for nothing
-FINE = (frozenset({"default"}), ())  # of a file without warnings
+FINE = FileCheck(frozenset({"default"}), ())  # of a file without warnings
+NDJSON = {"Content-Type": "application/x-ndjson"}
 HERE: dict[str, Any] = {"name": None, "project": "default"}
 
 
 def file_of(jobs: int, **fields: object) -> bytes:
     named = [job(f"job-{number}", **fields) for number in range(jobs)]
     return json.dumps({"jobs": named}).encode()
+
+
+def lines_of(cart: str, items: int) -> bytes:
+    header = {"name": cart, "job": "tidy", "count": items}
+    return "\n".join(
+        [json.dumps(header), *(f'{{"key": "k{number}"}}' for number in range(items))]
+    ).encode()
 
 
 @asynccontextmanager
@@ -96,6 +149,76 @@ class TestChildren:
         assert isinstance(parsed, JobFile)
         assert parsed == read_file(text, name="shop", project="default")
         assert len(pool.pids) == 1
+
+    @pytest.mark.parametrize("name", BODIES)
+    async def test_so_is_all_else_that_they_parse(self, pool: ParsingPool, name: str) -> None:
+        function, body, options = BODIES[name]
+
+        parsed = await pool.parse(function, body + b" " * 100, **options)
+
+        here = function(body, **options)
+        assert (type(parsed), parsed) == (type(here), here)
+        assert len(pool.pids) == 1
+
+    async def test_a_long_answer_comes_in_parts_that_are_short(self, pool: ParsingPool) -> None:
+        steps = [{"run": f"echo {number} " + "x" * 500} for number in range(200)]
+        items = [{"key": f"{number}" + "k" * 50} for number in range(5_000)]
+        carts = [{"name": "many", "job": "job-1", "items": items}]
+        document = {"jobs": [job(f"job-{n}", steps=steps) for n in range(10)], "carts": carts}
+        file = read_file(json.dumps(document), name="shop")
+
+        parts = list(packed_parts(file))
+
+        assert max(map(len, parts)) < 256 * 1024
+        assert len(parts) > 10
+        body = json.dumps(document).encode()
+        assert await pool.parse(parse_job_file, body, name="shop", project="default") == file
+
+    async def test_a_child_that_does_not_speak_as_agreed_is_given_up(
+        self, pool: ParsingPool
+    ) -> None:
+        with pytest.raises(Unavailable) as lost:
+            await pool.parse(babble, b"x" * 101)
+
+        assert lost.value.code == "reader_died"
+        assert await pool.parse(check_job_file, file_of(3), **HERE) == FINE
+
+    async def test_an_answer_without_an_end_is_given_up(self) -> None:
+        async with pool_with(replace(LIMITS, found=4 * 1024 * 1024)) as pool:
+            with pytest.raises(Unavailable, match="bytes") as lost:
+                await pool.parse(drone, b"x" * 101)
+
+            assert lost.value.code == "reader_died"
+            assert len(pool.pids) == 0
+
+    async def test_one_whose_answer_nobody_reads_is_killed_all_the_same(self) -> None:
+        child = await _Child.start(LIMITS.memory)
+        process: Any = child._process
+        for part in (packed_order(Order.of(drone, {}, 60.0, 0)), b"x"):
+            process.stdin.write(len(part).to_bytes(4, "big") + part)
+        await soon(lambda: not process.stdout._transport.is_reading())
+
+        async with asyncio.timeout(AT_ONCE):
+            await child.kill()
+
+        assert not child.is_alive
+
+    async def test_defaults_that_are_written_out_in_thousands_of_jobs_are_bounded(self) -> None:
+        defaults = {"env": {"A": "x" * 5_000}}
+        named = [job(f"job-{number}") for number in range(1_000)]
+        body = json.dumps({"defaults": defaults, "jobs": named}).encode()
+
+        async with pool_with(replace(LIMITS, found=4 * 1024 * 1024)) as pool:
+            with pytest.raises(Invalid, match="defaults") as refused:
+                await pool.parse(parse_job_file, body, **HERE)
+
+            assert refused.value.code == "too_large"
+            assert await pool.parse(check_job_file, body, **HERE) == FINE
+
+    def test_no_part_of_an_answer_can_be_anything_else(self) -> None:
+        for data in (b"", b"\x80\x04}.", b"\x93\xa5_File"):
+            with pytest.raises(msgspec.MsgspecError):
+                read_part(data)
 
     async def test_problems_keep_their_places(self, pool: ParsingPool) -> None:
         text = "jobs:\n" + "  - name: a\n    stepz: []\n" * 5
@@ -169,7 +292,7 @@ class TestLimits:
         self, pool: ParsingPool, tmp_path: Path
     ) -> None:
         file = tmp_path / "go"
-        given_up = asyncio.ensure_future(pool.parse(dawdle, b"x" * 101, file=file))
+        given_up = asyncio.ensure_future(pool.parse(dawdle, b"x" * 101, file=str(file)))
         await soon(begun(file).exists)
 
         given_up.cancel()
@@ -183,17 +306,34 @@ class TestLimits:
     ) -> None:
         file = tmp_path / "go"
         parsing = [
-            asyncio.ensure_future(pool.parse(dawdle, b"x" * 101, file=file)) for _ in range(2)
+            asyncio.ensure_future(pool.parse(dawdle, b"x" * 101, file=str(file))) for _ in range(2)
         ]
         await soon(begun(file).exists)
 
         with pytest.raises(Unavailable) as refused:
             async with asyncio.timeout(AT_ONCE):
-                await pool.parse(dawdle, b"x" * 101, file=file)
+                await pool.parse(dawdle, b"x" * 101, file=str(file))
         await asyncio.to_thread(file.touch)
 
         assert refused.value.code == "too_many_files"
         assert refused.value.facts["retry_after_seconds"] == 3
+        assert await asyncio.gather(*parsing) == [None, None]
+
+    async def test_what_has_begun_waits_however_many_others_do(
+        self, pool: ParsingPool, tmp_path: Path
+    ) -> None:
+        file = tmp_path / "go"
+        parsing = [
+            asyncio.ensure_future(pool.parse(dawdle, b"x" * 101, file=str(file))) for _ in range(2)
+        ]
+        await soon(begun(file).exists)
+
+        begun_one = asyncio.ensure_future(
+            pool.parse(check_job_file, file_of(3), is_begun=True, **HERE)
+        )
+        await asyncio.to_thread(file.touch)
+
+        assert await begun_one == FINE
         assert await asyncio.gather(*parsing) == [None, None]
 
     async def test_nothing_is_parsed_for_a_client_that_left(
@@ -203,7 +343,7 @@ class TestLimits:
             raise ClientDisconnect
 
         with pytest.raises(ClientDisconnect):
-            await pool.parse(dawdle, b"x" * 101, refuse_gone=gone, file=tmp_path / "go")
+            await pool.parse(dawdle, b"x" * 101, refuse_gone=gone, file=str(tmp_path / "go"))
 
         assert pool.pids == []
 
@@ -212,7 +352,7 @@ async def test_a_pool_that_is_closed_starts_no_child(tmp_path: Path) -> None:
     file = tmp_path / "go"
     async with pool_with() as pool:
         parsing = [
-            asyncio.ensure_future(pool.parse(dawdle, b"x" * 101, file=file)) for _ in range(2)
+            asyncio.ensure_future(pool.parse(dawdle, b"x" * 101, file=str(file))) for _ in range(2)
         ]
         await soon(begun(file).exists)
 
@@ -302,12 +442,47 @@ class TestRequests:
         items = [json.dumps({"cart": "many", "key": f"k{number}"}) for number in range(1_000)]
         body = "\n".join([json.dumps(text), *items])
 
-        answer = await served.post(
-            "jobs:apply", content=body, headers={"Content-Type": "application/x-ndjson"}
-        )
+        answer = await served.post("jobs:apply", content=body, headers=NDJSON)
 
         assert answer.status_code == 200, answer.text
         assert len(served.app.state.parsing.pids) == 1
+
+    async def test_a_cart_line_by_line_is_too(self, served: Served) -> None:
+        await served.apply(job("tidy"))
+
+        answer = await served.post("carts", content=lines_of("many", 1_000), headers=NDJSON)
+
+        assert answer.status_code == 202, answer.text
+        assert len(served.app.state.parsing.pids) == 1
+        shown = (await served.get("carts/many")).json()
+        assert shown["items"] == 1_000
+
+    async def test_too_many_carts_of_one_caller_are_a_429(self, served: Served) -> None:
+        await served.apply(job("tidy"))
+
+        answers = await asyncio.gather(
+            *(
+                served.post("carts", content=lines_of(f"c-{number}", 1_000), headers=NDJSON)
+                for number in range(12)
+            ),
+        )
+
+        refused = [each for each in answers if each.status_code == 429]
+        assert {each.status_code for each in answers} == {202, 429}
+        assert len(refused) == 12 - 5
+        assert {each.json()["code"] for each in refused} == {"too_many_files"}
+        assert {each.headers["retry-after"] for each in refused} == {"3"}
+        assert len((await served.get("carts")).json()["items"]) == 5
+
+    async def test_a_cart_that_takes_too_long_leaves_nothing(self, served: Served) -> None:
+        await served.apply(job("tidy"))
+        pool: ParsingPool = served.app.state.parsing
+        pool.limits = replace(pool.limits, cpu=timedelta(milliseconds=1))
+
+        answer = await served.post("carts", content=lines_of("many", 20_000), headers=NDJSON)
+
+        assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+        assert (await served.get("carts")).json()["items"] == []
 
     async def test_too_many_of_one_caller_are_a_429(self, served: Served) -> None:
         _, ours = await create_token(

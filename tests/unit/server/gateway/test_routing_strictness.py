@@ -14,7 +14,7 @@ from rota.domain.errors import (
     Unavailable,
 )
 from rota.operations.tokens import create_login_link_secret
-from rota.server.gateway.parsing import parse_json
+from rota.server.gateway.parsers import parse_json
 from rota.server.gateway.problems import answer, status_of
 from tests.unit.server.gateway.served import YAML, Served, job, job_file
 

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 
 from rota.domain.access import Role
 from rota.ports.queue import EVENTS
+from rota.ports.records import NewToken
+from rota.ports.work import Hello
 from rota.server.gateway import events
 from tests.unit.server.gateway.served import YAML, Served, job, job_file
 from tests.unit.server.gateway.streaming import streaming
@@ -252,6 +255,50 @@ async def test_a_simulation_calls_theirs_other_projects(tenants: Tenants) -> Non
     assert not told(tenants, answer.text)
     assert "(other projects)" in {each["name"] for each in answer.json()["before"]["jobs"]}
     assert alike(hidden, {"": HIDDEN_POOL}) == alike(nothing, {"": "made-up"})
+
+
+async def test_workers_of_pools_that_are_ours_are_seen_by_what_jobs_need_of_them(
+    tenants: Tenants,
+) -> None:
+    hello = Hello(worker="w1", pool="default", slots=1, labels={"site": "fra"}, functions=("f",))
+    store = tenants.served.engine.store
+    await store.add_token(
+        NewToken("t_w1", "w1", Role.VIEWER, "digest of w1", "worker", "x", timedelta(days=1))
+    )
+    await store.register(hello, timedelta(seconds=30), "server-1", "t_w1")
+
+    seen = {each["worker"]: each for each in (await ask(tenants, "workers")).json()["items"]}
+    admin = await tenants.served.client()
+    whole = {each["worker"]: each for each in (await admin.get("/api/v1/workers")).json()["items"]}
+
+    assert seen.keys() == {"w1", "shared"}
+    assert (seen["w1"]["labels"], seen["w1"]["functions"]) == ({"site": "fra"}, ["f"])
+    assert seen["shared"]["trouble"] == "it holds something that no server takes"
+    hidden = ("server", "credential", "credential_expires_at")
+    assert [seen["w1"][name] for name in hidden] == ["", None, None]
+    assert [whole["w1"][name] for name in hidden[:2]] == ["server-1", "t_w1"]
+    assert MARK in whole["shared"]["trouble"]
+
+
+async def test_pools_that_the_policy_does_not_allow_are_not_seen(tenants: Tenants) -> None:
+    await tenants.served.worker("elsewhere", pool="gpu")
+    before = await pools_and_workers(tenants)
+    admin = await tenants.served.client()
+    edit = {"policy": {"pools": ["default"]}}
+    answer = await admin.patch(f"/api/v1/projects/{OURS}", json=edit)
+    assert answer.status_code == 200, answer.text
+
+    after = await pools_and_workers(tenants)
+
+    assert before == ({"default", "gpu"}, {"shared", "elsewhere"})
+    assert after == ({"default"}, {"shared"})
+    assert (await ask(tenants, "pools/gpu")).status_code == 404
+
+
+async def pools_and_workers(tenants: Tenants) -> tuple[set[str], set[str]]:
+    pools = (await ask(tenants, "pools")).json()["items"]
+    workers = (await ask(tenants, "workers")).json()["items"]
+    return {each["name"] for each in pools}, {each["worker"] for each in workers}
 
 
 async def test_a_cart_for_each_worker_leaves_theirs_out(tenants: Tenants) -> None:

@@ -13,9 +13,9 @@ from rota.domain.credentials import digest
 from rota.domain.errors import Denied, Unavailable
 from rota.operations.credentials import Credentials
 from rota.operations.tokens import authenticate_worker, create_login_link_secret
+from rota.operations.wrong_secrets import WrongSecrets, network_of
 from rota.ports.records import NewToken
 from rota.ports.work import JoinWish
-from rota.server.gateway.auth import WrongSecrets, network_of
 from rota.server.gateway.parameters import GatewaySettings
 from testkit.identity import disable
 from tests.unit.server.gateway.served import Served, serving_gateway

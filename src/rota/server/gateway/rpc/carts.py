@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ import grpc
 from rota.contracts import carts_pb2 as pb
 from rota.contracts.carts_pb2_grpc import CartsServicer, add_CartsServicer_to_server
 from rota.domain.carts.commands import Approver
+from rota.domain.carts.definition import CartItem
 from rota.operations import cart_changes, carts
 from rota.operations.cart_changes import cause_meant
 from rota.operations.carts import view
@@ -29,6 +31,8 @@ from rota.server.gateway.auth import CANCELS, READS, TRIGGERS, TrustedTokens
 from rota.server.gateway.carts import cart_cursor, cart_query, cells_answer, item_cursor, item_query
 from rota.server.gateway.filters import creator_meant, parse_cart_filter
 from rota.server.gateway.parameters import GatewaySettings, looking_back, require_match
+from rota.server.gateway.parsing import ParsingPool
+from rota.server.gateway.proxies import TrustedProxies
 from rota.server.gateway.rpc import messages
 from rota.server.gateway.rpc.messages import cart_message, item_message, plan_message, view_message
 from rota.server.gateway.rpc.server import check_declared, needs
@@ -39,10 +43,18 @@ _MAX_FILTER = 2_000
 class CartsService(CartsServicer):
     """Service with all calls of `contracts/rota/v1/carts.proto`."""
 
-    def __init__(self, engine: Engine, settings: GatewaySettings, tokens: TrustedTokens) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        settings: GatewaySettings,
+        tokens: TrustedTokens,
+        parsing: ParsingPool,
+    ) -> None:
         self._engine = engine
         self._settings = settings
         self.tokens = tokens
+        self.proxies = TrustedProxies(settings.trusted_proxies)
+        self._parsing = parsing
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service on a server that has not been started yet."""
@@ -51,14 +63,14 @@ class CartsService(CartsServicer):
 
     @needs(TRIGGERS)
     async def SubmitCart(self, request: messages.Parts, caller: Caller) -> pb.SubmitCartResponse:
-        wanted, items = await messages.submission(request, self._settings.max_cart_bytes)
+        wanted, items = await self._submission(request, caller)
         async with aclosing(items):
             cart = await carts.submit(self._engine, wanted, items, actor=caller.name)
         return pb.SubmitCartResponse(cart=cart_message(cart))
 
     @needs(TRIGGERS)
-    async def PlanCart(self, request: messages.Parts, _: Caller) -> pb.PlanCartResponse:
-        wanted, items = await messages.submission(request, self._settings.max_cart_bytes)
+    async def PlanCart(self, request: messages.Parts, caller: Caller) -> pb.PlanCartResponse:
+        wanted, items = await self._submission(request, caller)
         async with aclosing(items):
             return plan_message(await carts.plan(self._engine, wanted, items))
 
@@ -159,6 +171,12 @@ class CartsService(CartsServicer):
         by = _approver(cart.project, caller)
         done = await cart_changes.edit(self._engine, cart, change, by=by)
         return pb.EditCartResponse(cart=cart_message(done.cart))
+
+    async def _submission(
+        self, parts: messages.Parts, caller: Caller
+    ) -> tuple[carts.CartRequest, AsyncGenerator[CartItem, None]]:
+        most = self._settings.max_cart_bytes
+        return await messages.submission(parts, most, self._parsing, caller.name)
 
     async def _command(self, project: str, cart: str, what: Command, caller: Caller) -> Commanded:
         found = await self._cart(project, cart)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -32,11 +32,12 @@ from rota.operations.forecasts import UpcomingJob
 from rota.operations.specs import words_if_readable
 from rota.ports.carts import Cart, Item, Selection
 from rota.ports.records import Event
-from rota.server.gateway.cart_submissions import ItemCheck, read_header
+from rota.server.gateway.cart_submissions import ItemIntake
 from rota.server.gateway.carts import cart_answer, cart_plan_answer, detail_answer, item_answer
 from rota.server.gateway.filters import MAX_LIMIT
 from rota.server.gateway.jobs import job_answer
-from rota.server.gateway.parsing import parse_json
+from rota.server.gateway.parsers import parse_inputs, parse_item_messages, read_header
+from rota.server.gateway.parsing import ParsingPool
 from rota.server.gateway.problems import MAX_DETAIL
 
 M = TypeVar("M")
@@ -238,17 +239,6 @@ def size_of(size: int, what: str) -> int:
     return size or _USUAL_SIZE
 
 
-def inputs_of(text: str) -> Mapping[str, Any]:
-    """Parse inputs from JSON; an empty text means no inputs."""
-    try:
-        inputs = parse_json(text.encode()) if text else {}
-    except (ValueError, RecursionError) as error:
-        raise malformed(f"inputs_json: {error}") from error
-    if not isinstance(inputs, dict):
-        raise malformed("inputs_json: an object is needed")
-    return inputs
-
-
 def instant_of(message: Timestamp, what: str) -> datetime:
     try:
         instant: datetime = message.ToDatetime(tzinfo=UTC)
@@ -281,7 +271,7 @@ def malformed(message: str) -> Invalid:
 
 
 async def submission(
-    parts: Parts, max_bytes: int
+    parts: Parts, max_bytes: int, parsing: ParsingPool, caller: str
 ) -> tuple[CartRequest, AsyncGenerator[CartItem, None]]:
     """Read the cart of a stream, and yield its items as they arrive."""
     first = await anext(parts, None)
@@ -295,24 +285,27 @@ async def submission(
         starts_at=header.starts_at,
         idempotency_key=idempotency_key(first.header.idempotency_key),
     )
-    return request, _items(parts, header.count, max_bytes)
+    intake = ItemIntake(parsing, header.count)
+    return request, _items(parts, max_bytes, intake, parsing, caller)
 
 
-async def _items(parts: Parts, count: int, max_bytes: int) -> AsyncGenerator[CartItem, None]:
-    check = ItemCheck(count)
-    size = 0
-    async for part in parts:
-        if part.WhichOneof("part") != "items":
-            raise malformed("items have to follow the header")
-        size += part.ByteSize()
-        if size > max_bytes:
-            raise Invalid(f"the items have more than {max_bytes:,} bytes", code="too_large")
-        # Thousands of them take a while, and leases are renewed on this loop.
-        items = await asyncio.to_thread(check.items, map(_entry, part.items.items))
-        if not check.problems:
-            for item in items:
+async def _items(
+    parts: Parts, max_bytes: int, intake: ItemIntake, parsing: ParsingPool, caller: str
+) -> AsyncGenerator[CartItem, None]:
+    size, has_turn = 0, False
+    async with AsyncExitStack() as stack:
+        async for part in parts:
+            if part.WhichOneof("part") != "items":
+                raise malformed("items have to follow the header")
+            size += part.ByteSize()
+            if size > max_bytes:
+                raise Invalid(f"the items have more than {max_bytes:,} bytes", code="too_large")
+            if size > parsing.limits.in_place and not has_turn:
+                await stack.enter_async_context(parsing.turn(caller))
+                has_turn = True
+            for item in await intake.take(parse_item_messages, part.items.SerializeToString()):
                 yield item
-    check.finish()
+        intake.finish()
 
 
 def _header(header: carts_pb2.CartHeader) -> dict[str, Any]:
@@ -335,17 +328,6 @@ def _header(header: carts_pb2.CartHeader) -> dict[str, Any]:
         starts_at = instant_of(header.starts_at, "starts_at")
         document["starts_at"] = starts_at.isoformat()
     return _without_empty(document) | {"count": header.count}
-
-
-def _entry(item: carts_pb2.CartItem) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "key": item.key,
-        "with": inputs_of(item.inputs_json),
-        "job": item.job,
-    }
-    if item.HasField("order"):
-        entry["order"] = item.order
-    return _without_empty(entry)
 
 
 def _failures(failures: carts_pb2.CartFailures) -> dict[str, Any]:
@@ -415,7 +397,7 @@ def _item_change(item: carts_pb2.ItemChange) -> ItemChange:
     return ItemChange(
         key=key,
         order=item.order if item.HasField("order") else None,
-        inputs=inputs_of(item.inputs_json) if item.inputs_json else None,
+        inputs=parse_inputs(item.inputs_json) if item.inputs_json else None,
         skip=item.skip,
     )
 

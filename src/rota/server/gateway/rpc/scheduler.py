@@ -26,7 +26,7 @@ from rota.operations.output import follow_events
 from rota.operations.runs import submit_file
 from rota.operations.tokens import Caller, require_free_handle
 from rota.ports.records import JobQuery, RunQuery
-from rota.server.gateway.auth import EDITS, READS, RESOLVES, TRIGGERS, TrustedTokens
+from rota.server.gateway.auth import APPLIES, EDITS, READS, RESOLVES, TRIGGERS, TrustedTokens
 from rota.server.gateway.filters import (
     MAX_INTEGER,
     creator_meant,
@@ -35,7 +35,9 @@ from rota.server.gateway.filters import (
 )
 from rota.server.gateway.jobfiles import require_editor
 from rota.server.gateway.parameters import GatewaySettings, require_match
-from rota.server.gateway.parsing import ParsingPool, parse_job_file
+from rota.server.gateway.parsers import parse_inputs, parse_job_file
+from rota.server.gateway.parsing import ParsingPool
+from rota.server.gateway.proxies import TrustedProxies
 from rota.server.gateway.rpc import messages
 from rota.server.gateway.rpc.messages import (
     delivery_value,
@@ -87,18 +89,16 @@ class SchedulerService(SchedulerServicer):
         self._settings = settings
         self._parsing = parsing
         self.tokens = tokens
+        self.proxies = TrustedProxies(settings.trusted_proxies)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service on a server that has not been started yet."""
         check_declared(self, pb.DESCRIPTOR.services_by_name["Scheduler"])
         add_SchedulerServicer_to_server(self, server)
 
-    @needs(EDITS)
+    @needs(APPLIES)
     async def SubmitJob(self, request: pb.SubmitJobRequest, caller: Caller) -> pb.SubmitJobResponse:
         project = messages.project_of(request.project)
-        user = _user(request.user, caller, project)
-        if user != caller.name:
-            require_free_handle(user)
         match request.WhichOneof("definition"):
             case "yaml":
                 text = request.yaml
@@ -109,6 +109,9 @@ class SchedulerService(SchedulerServicer):
         key = messages.idempotency_key(request.idempotency_key)
         file = await self._file(text, caller, project)
         await require_editor(self.tokens, caller, file)
+        [user] = {_user(request.user, caller, each) for each in file.projects}
+        if user != caller.name:
+            require_free_handle(user)
         submitted = await submit_file(
             self._engine,
             file,
@@ -248,7 +251,7 @@ class SchedulerService(SchedulerServicer):
 
     async def _watcher(self, request: pb.WatchRequest, context: Context) -> tuple[Caller, Projects]:
         """Return who watches, and the projects whose events they may see; None: all there are."""
-        caller = await known(self.tokens, context)
+        caller = await known(self, context)
         if request.project == INSTALLATION:
             require_verb(caller.rights, READS.verb)
             return caller, caller.projects
@@ -310,7 +313,7 @@ def _trigger_options(request: pb.TriggerJobRequest) -> runs.TriggerOptions:
     if request.priority > 9:
         raise messages.malformed("priority: 0 to 9")
     return runs.TriggerOptions(
-        inputs=messages.inputs_of(request.inputs_json),
+        inputs=parse_inputs(request.inputs_json),
         at=messages.instant_of(request.at, "at") if request.HasField("at") else None,
         priority=request.priority if request.HasField("priority") else None,
         idempotency_key=messages.idempotency_key(request.idempotency_key),

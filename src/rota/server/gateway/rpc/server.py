@@ -15,9 +15,10 @@ from google.protobuf.descriptor import ServiceDescriptor
 
 from rota.domain.errors import Denied, RotaError, Unavailable
 from rota.operations.tokens import Caller
-from rota.ports.rpc import MAX_MESSAGE, bearer_in, rpc_status_of
+from rota.ports.rpc import MAX_MESSAGE, bearer_in, host_of_peer, rpc_status_of
 from rota.server.gateway.auth import Need, TrustedTokens
 from rota.server.gateway.problems import HIDDEN, MAX_DETAIL
+from rota.server.gateway.proxies import TrustedProxies
 from rota.server.gateway.rpc.messages import problem_message, project_of
 
 Service = Callable[[grpc.aio.Server], None]  # adds itself to a server
@@ -90,6 +91,7 @@ class Guarded(Protocol):
     """Service whose calls are authenticated."""
 
     tokens: TrustedTokens
+    proxies: TrustedProxies
 
 
 S = TypeVar("S", bound=Guarded)
@@ -109,7 +111,7 @@ def needs(need: Need) -> Callable[[Handler[S, Request, Answer]], Method[S, Reque
             began = time.perf_counter()
             caller: Caller | None = None
             try:
-                caller = await known(service.tokens, context)
+                caller = await known(service, context)
                 request, project = await _with_project(request)
                 await need.admit(service.tokens, caller, project)
                 answer = await handler(service, request, caller)
@@ -141,9 +143,22 @@ def check_declared(service: object, contract: ServiceDescriptor) -> None:
             raise LookupError(f"{call.full_name} does not declare what it needs of its caller")
 
 
-async def known(tokens: TrustedTokens, context: Context) -> Caller:
+async def known(service: Guarded, context: Context) -> Caller:
     """Return the caller; raise `Denied` if nobody knows them."""
-    return await tokens.caller(_secret(context))
+    return await service.tokens.caller_at(_address(service, context), _secret(context))
+
+
+def _address(service: Guarded, context: Context) -> str:
+    """Return where a call comes from, which a trusted proxy tells as it does of a request."""
+    peer = host_of_peer(context.peer())
+    if not service.proxies.trusts(peer):
+        return peer
+    texts = [
+        (key.encode(), value.encode("latin-1", "replace"))
+        for key, value in context.invocation_metadata() or ()
+        if isinstance(value, str)
+    ]
+    return service.proxies.client_of(peer, texts)
 
 
 async def _with_project(request: Any) -> tuple[Any, str]:

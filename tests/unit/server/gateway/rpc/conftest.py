@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -66,16 +67,24 @@ def problem_of(error: grpc.aio.AioRpcError) -> tuple[grpc.StatusCode, pb.Problem
     return error.code(), problem
 
 
-@pytest.fixture
-async def calls(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Calls]:
-    async with serving_gateway(tmp_path) as served:
-        settings = GatewaySettings(max_body_bytes=10_000, max_cart_bytes=100_000)
-        tokens = TrustedTokens(served.engine, timedelta(0))
-        services = [
-            SchedulerService(served.engine, settings, tokens, served.app.state.parsing).add_to,
-            CartsService(served.engine, settings, tokens).add_to,
+@asynccontextmanager
+async def calling(tmp_path: Path, settings: GatewaySettings) -> AsyncIterator[Calls]:
+    """The services over a gateway with these settings."""
+    async with serving_gateway(tmp_path, settings) as served:
+        state = served.app.state
+        tokens = TrustedTokens(served.engine, timedelta(0), wrong=state.wrong_secrets)
+        ours = [
+            SchedulerService(served.engine, settings, tokens, state.parsing).add_to,
+            CartsService(served.engine, settings, tokens, state.parsing).add_to,
         ]
-        server = await serve("127.0.0.1:0", services)
+        server = await serve("127.0.0.1:0", ours)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
             yield Calls(served, (SchedulerStub(channel), CartsStub(channel)))
         await server.close()
+
+
+@pytest.fixture
+async def calls(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Calls]:
+    settings = GatewaySettings(max_body_bytes=10_000, max_cart_bytes=100_000)
+    async with calling(tmp_path, settings) as calls:
+        yield calls

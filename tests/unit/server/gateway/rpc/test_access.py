@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import AsyncIterator
+from ipaddress import ip_network
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -15,12 +17,13 @@ from rota import contracts
 from rota.contracts import carts_pb2, client_pb2
 from rota.domain.access import INSTALLATION, Rights, Role, TokenTerms, Verb, combined
 from rota.operations.tokens import create_token
-from rota.server.gateway.auth import Need
+from rota.server.gateway.auth import Need, Where
+from rota.server.gateway.parameters import GatewaySettings
 from rota.server.gateway.rpc.carts import CartsService
 from rota.server.gateway.rpc.scheduler import SchedulerService
 from rota.server.gateway.rpc.server import check_declared
 from testkit.identity import disable, make_project
-from tests.unit.server.gateway.rpc.conftest import Calls, problem_of
+from tests.unit.server.gateway.rpc.conftest import Calls, calling, problem_of
 
 pytestmark = pytest.mark.anyio
 
@@ -66,6 +69,8 @@ async def _one(message: Any) -> AsyncIterator[Any]:
 def expected(rights: Rights, need: Need, project: str) -> tuple[grpc.StatusCode, str] | None:
     """How the call is refused before its request is looked at; None: it is not."""
     role = rights.role_in(project)
+    if need.where is Where.FILE and rights.projects(need.role) != () and rights.allows(need.verb):
+        return None
     if role is None or project == MISSING:
         return grpc.StatusCode.NOT_FOUND, "project_not_found"
     is_narrowed = rights.verbs is not None and need.verb not in rights.verbs
@@ -116,7 +121,9 @@ async def test_every_call_is_for_those_whom_it_declares(calls: Calls) -> None:
 async def test_a_foreign_project_answers_as_one_that_is_not_there(calls: Calls) -> None:
     secret = (await secrets_of(calls))[f"admin of {OWN}"]
 
-    for name, (method, contract, _) in declared().items():
+    for name, (method, contract, need) in declared().items():
+        if need.where is Where.FILE:
+            continue
         foreign, missing = [
             await outcome(calls, name, request_for(method, contract, project), secret)
             for project in (FOREIGN, MISSING)
@@ -157,6 +164,37 @@ def test_every_service_of_the_contracts_is_in_this_matrix_or_for_workers() -> No
     assert described == {name for _, _, name in SERVICES} | {"Workers"}
 
 
+@pytest.mark.parametrize("project", [FOREIGN, MISSING])
+async def test_only_projects_count_in_which_a_file_changes_something(
+    calls: Calls, project: str
+) -> None:
+    secret = (await secrets_of(calls))[f"editor of {OWN}"]
+    told = []
+    for names in ("project: etl, ", ""):
+        file = f"jobs:\n- {{name: x, {names}steps: [run: 'true']}}\n"
+        request = client_pb2.SubmitJobRequest(project=project, yaml=file)
+        told.append((await outcome(calls, "SubmitJob", request, secret))[:2])
+
+    assert told == [
+        (grpc.StatusCode.OK, ""),
+        (grpc.StatusCode.NOT_FOUND, "project_not_found"),
+    ]
+
+
+async def test_nobody_submits_for_another_where_they_are_no_admin(calls: Calls) -> None:
+    store = calls.served.engine.store
+    await secrets_of(calls)
+    _, secret = await create_token(store, name="both", role=Role.ADMIN, actor="test")
+    for scope, role in ((OWN, Role.ADMIN), (FOREIGN, Role.EDITOR), (INSTALLATION, Role.VIEWER)):
+        await store.bind("both", scope, role, actor="test")
+    file = "jobs:\n- {name: x, project: web, steps: [run: 'true']}\n"
+    request = client_pb2.SubmitJobRequest(project=OWN, yaml=file, user="somebody")
+
+    told = await outcome(calls, "SubmitJob", request, secret)
+
+    assert told[:2] == (grpc.StatusCode.PERMISSION_DENIED, "forbidden")
+
+
 @pytest.mark.parametrize(("service", "contract", "name"), SERVICES)
 def test_a_service_with_a_call_that_declares_nothing_does_not_start(
     service: type, contract: Any, name: str
@@ -173,3 +211,54 @@ def test_a_service_with_a_call_that_declares_nothing_does_not_start(
     check_declared(service, described)
     with pytest.raises(LookupError, match=f"{last} does not declare"):
         check_declared(Gap, described)
+
+
+class TestWrongSecrets:
+    """They are counted with those of REST, and are never held against a right one."""
+
+    async def guess(self, calls: Calls, secret: str) -> tuple[grpc.StatusCode, str]:
+        with pytest.raises(grpc.aio.AioRpcError) as refusal:
+            await calls.begin_with("GetDueJobs", client_pb2.GetDueJobsRequest(), secret)
+        status, problem = problem_of(refusal.value)
+        return status, problem.code
+
+    async def test_guesses_are_bounded_on_both_ways_together(
+        self, tmp_path: Path, anyio_backend: str
+    ) -> None:
+        settings = GatewaySettings(wrong_secrets=4)
+        async with calling(tmp_path, settings) as calls:
+            guesser = await calls.served.browser({"Authorization": "Bearer rotat_wrong"})
+            by_rest = [(await guesser.get("/api/v1/jobs")).status_code for _ in range(3)]
+
+            by_rpc = [await self.guess(calls, f"rotat_{number}") for number in range(3)]
+
+            too_many = (grpc.StatusCode.RESOURCE_EXHAUSTED, "too_many_logins")
+            assert by_rest == [401] * 3
+            assert by_rpc == [
+                (grpc.StatusCode.UNAUTHENTICATED, "unauthenticated"),
+                too_many,
+                too_many,
+            ]
+            assert (await guesser.get("/api/v1/jobs")).status_code == 429
+            assert (
+                await calls("GetDueJobs", client_pb2.GetDueJobsRequest(), Role.VIEWER) is not None
+            )
+
+    async def test_one_secret_is_bounded_wherever_it_comes_from(
+        self, tmp_path: Path, anyio_backend: str
+    ) -> None:
+        settings = GatewaySettings(wrong_secrets=2, trusted_proxies=(ip_network("127.0.0.0/8"),))
+        async with calling(tmp_path, settings) as calls:
+            codes = [
+                await self.guess_by_proxy(calls, f"192.0.2.{number}", secret)
+                for number, secret in enumerate(["rotat_abcdefgh"] * 3 + ["rotat_another"])
+            ]
+
+        assert codes == ["unauthenticated"] * 2 + ["too_many_logins", "unauthenticated"]
+
+    async def guess_by_proxy(self, calls: Calls, client: str, secret: str) -> str:
+        [stub] = [each for each in calls._stubs if hasattr(each, "GetDueJobs")]
+        metadata = (("authorization", f"Bearer {secret}"), ("x-forwarded-for", client))
+        with pytest.raises(grpc.aio.AioRpcError) as refusal:
+            await stub.GetDueJobs(client_pb2.GetDueJobsRequest(), metadata=metadata, timeout=20)
+        return problem_of(refusal.value)[1].code

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ from google.protobuf.duration_pb2 import Duration
 from rota.contracts import carts_pb2 as pb
 from rota.contracts.client_pb2 import GetDueJobsRequest
 from rota.domain.access import Role
+from rota.server.gateway.parsing import ParsingPool
 from tests.unit.server.gateway.cart_scenes import CartScene
 from tests.unit.server.gateway.rpc.conftest import Calls
 
@@ -85,6 +86,24 @@ async def carts(calls: Calls) -> CartCalls:
 
 
 class TestSubmitting:
+    async def test_large_batches_are_parsed_by_a_child(self, carts: CartCalls) -> None:
+        parts = stream(header(3_000), *(batch(*items(3_000)[n::2]) for n in range(2)))
+
+        cart = (await carts.calls("SubmitCart", parts, Role.OPERATOR)).cart
+
+        assert cart.items == 3_000
+        assert len(carts.calls.served.app.state.parsing.pids) == 1
+
+    async def test_too_many_large_ones_of_one_caller_are_refused(self, carts: CartCalls) -> None:
+        pool: ParsingPool = carts.calls.served.app.state.parsing
+        pool.limits = replace(pool.limits, waiting_of_caller=0)
+
+        async with pool.turn("operator"):
+            parts = stream(header(3_000), batch(*items(3_000)))
+            status, problem = await carts.calls.refused("SubmitCart", parts, Role.OPERATOR)
+
+        assert (status, problem.code) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "too_many_files")
+
     async def test_items_come_in_batches(self, carts: CartCalls) -> None:
         parts = stream(
             header(
