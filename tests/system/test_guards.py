@@ -113,8 +113,40 @@ GUARDS = [
         "guardian/loop.py",
         "if self._deadline is not None and now >= self._deadline:",
         "if False:",
-        "tests/system/guardian/test_lifetimes.py::TestLease"
-        "::test_stopped_worker_and_its_jobs_are_dead_at_the_deadline[off]",
+        "tests/system/guardian/test_keeper.py::TestStopped"
+        "::test_inner_process_alone_keeps_the_deadline[off]",
+    ),
+    Guard(
+        "deadline of the keeper",
+        "guardian/keeper.py",
+        "if boottime() >= deadline + SLACK_SECONDS:",
+        "if False:",
+        "tests/system/guardian/test_keeper.py::TestStopped"
+        "::test_all_are_dead_at_the_deadline[require-worker+outer+inner-]",
+    ),
+    Guard(
+        "keeper that sees the outer process die",
+        "guardian/keeper.py",
+        "                if fd == self._outer_fd:\n                    raise _EndNow\n",
+        "",
+        "tests/system/guardian/test_keeper.py::TestKilled"
+        "::test_nothing_survives_both_guardians[off--outer+inner]",
+    ),
+    Guard(
+        "no privileges by exec",
+        "guardian/spawn.py",
+        "            linux.gain_nothing_by_exec()\n",
+        "",
+        "tests/system/guardian/test_confined.py::TestUser"
+        "::test_it_has_another_user_no_other_groups_and_no_privilege[off]",
+    ),
+    Guard(
+        "TERM beside the monitor of a sandbox",
+        "guardian/trees.py",
+        "if tree.is_signalled_inside and number != signal.SIGKILL:",
+        "if False:",
+        "tests/system/guardian/test_confined.py::TestSignalsInside"
+        "::test_term_reaches_the_job_and_not_its_monitor[off-unshare]",
     ),
     Guard(
         "PROCESSING before exec",

@@ -34,6 +34,7 @@ _UNNAMED = "unnamed"  # and so not swept
 _MAIN = "rota-main"
 _WORKER = "worker"
 _NAME_LENGTH = 100
+_ROUNDS = 10  # to move processes that fork meanwhile
 _CLEARING_SECONDS = 3.0  # a killed process needs a moment to leave its group
 
 _CPU_PERIOD = 100_000  # microseconds
@@ -414,27 +415,31 @@ def _hand_down(folder: str, controller: str) -> None:
     """Gives the groups in this one of version 2 a controller."""
     if controller not in _read(f"{folder}/cgroup.controllers").split():
         raise OSError(errno.ENOTSUP, "that group was not given it itself")
-    if controller in _read(f"{folder}/cgroup.subtree_control").split():
-        return
-    try:
-        _write(f"{folder}/cgroup.subtree_control", f"+{controller}")
-    except OSError as error:
-        if error.errno != errno.EBUSY:  # that there are processes in it
-            raise
-        _make_room(folder)
+    if controller not in _read(f"{folder}/cgroup.subtree_control").split():
+        if not _is_root(folder):
+            # Before: with processes in it, some controllers make it a group for threads only.
+            _make_room(folder)
         _write(f"{folder}/cgroup.subtree_control", f"+{controller}")
 
 
 def _make_room(folder: str) -> None:
     """Moves the processes of a group into one below it."""
-    pids = [int(pid) for pid in _read(f"{folder}/cgroup.procs").split()]
-    if not _is_delegated(folder) and not processes.family().issuperset(pids):
-        told = "other processes are in it: start the worker in a unit of its own with Delegate=yes"
-        raise OSError(errno.EBUSY, told)
-    _made(f"{folder}/{_MAIN}")
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            _write(f"{folder}/{_MAIN}/cgroup.procs", str(pid))
+    for _ in range(_ROUNDS):
+        pids = [int(pid) for pid in _read(f"{folder}/cgroup.procs").split()]
+        if not pids:
+            return
+        if not _is_delegated(folder) and not processes.family().issuperset(pids):
+            told = "other processes are in it: start Rota in a unit of its own with Delegate=yes"
+            raise OSError(errno.EBUSY, told)
+        _made(f"{folder}/{_MAIN}")
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                _write(f"{folder}/{_MAIN}/cgroup.procs", str(pid))
+
+
+def _is_root(folder: str) -> bool:
+    """Whether it is the real root, in which processes may be beside groups."""
+    return not os.path.exists(f"{folder}/cgroup.type")
 
 
 def _is_delegated(folder: str) -> bool:

@@ -422,7 +422,7 @@ def _guardian(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             "guardian",
             Verdict.WARNING,
-            "no process namespaces here: if guardian and launcher are both killed at the very same"
-            " time, jobs may survive them",
+            "no process namespaces here: if guardian and keeper are all killed at the very same"
+            " time, jobs may survive them until the worker starts again",
             "run as root, or allow user namespaces",
         )

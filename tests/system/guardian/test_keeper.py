@@ -32,7 +32,8 @@ OUTER_IS_KILLED = -signal.SIGKILL
 
 def send(guarded: Guarded, number: signal.Signals, *names: str) -> None:
     for name in names:
-        os.kill(getattr(guarded, f"{name}_pid"), number)
+        with suppress(ProcessLookupError):  # one died with another
+            os.kill(getattr(guarded, f"{name}_pid"), number)
 
 
 def is_over(guarded: Guarded) -> bool:
@@ -90,6 +91,16 @@ class TestStopped:
         eventually(lambda: not guarded.living(), "the job outlived its lease")
 
         assert boottime() >= deadline
+
+    def test_inner_process_alone_keeps_the_deadline(self, guarded: Guarded) -> None:
+        guarded.start_daemons()
+        send(guarded, signal.SIGSTOP, "outer")  # so that it does not see the keeper die
+        send(guarded, signal.SIGKILL, "keeper")
+
+        deadline = guarded.lease(0.4)
+
+        eventually(lambda: not guarded.living(), "a job outlived its lease")
+        assert deadline <= boottime() < deadline + 1
 
     def test_keeper_alone_costs_nothing(self, guarded: Guarded) -> None:
         send(guarded, signal.SIGSTOP, "keeper")
@@ -197,9 +208,9 @@ class TestSweeping:
         first.spawn("a", "sh", "-c", f"{script}\nsleep 100", cwd=str(tmp_path))
         eventually((tmp_path / "up").exists, "the daemon did not start")
 
-        for pid in (first.keeper_pid, first.outer_pid, first.inner_pid, first.worker_pid):
-            os.kill(pid, signal.SIGSTOP)  # so that none sees the other die
-        send(first, signal.SIGKILL, "keeper", "outer", "inner", "worker")
+        everybody = ("outer", "keeper", "inner", "worker")
+        send(first, signal.SIGSTOP, *everybody)  # so that none sees the other die
+        send(first, signal.SIGKILL, *everybody)
         second = guard(name=name)
 
         assert first.living() == []

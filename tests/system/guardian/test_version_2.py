@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,19 @@ def launcher_in(unit: Path, *before: str) -> list[str]:
     return ["sh", "-c", script, "launcher", *before]
 
 
+@contextmanager
+def stranger_in(unit: Path) -> Iterator[int]:
+    """A process in the group that neither started the guardian nor was started by its launcher."""
+    script = f"echo 0 > {unit}/cgroup.procs; echo $$; exec sleep 100 >&-"
+    command = ["setsid", "--fork", "sh", "-c", script]
+    told = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    pid = int(told.stdout)
+    try:
+        yield pid
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
 def offers(guarded: Guarded) -> dict[str, str]:
     guarded.send({"do": "limits"})
     told: dict[str, str] = guarded.heard("limits")["offers"]
@@ -59,7 +74,7 @@ def run_limited(guarded: Guarded) -> str:
 
 class TestOwnGroup:
     def test_processes_of_the_launcher_make_room_and_all_limits_are_offered(
-        self, guard: Guard, unit: Path
+        self, unit: Path, guard: Guard
     ) -> None:
         guarded = guard(launcher=launcher_in(unit), name="roomy")
 
@@ -69,7 +84,7 @@ class TestOwnGroup:
         assert f"/{unit.name}/{guarded.life}/job-" in run_limited(guarded)
 
     def test_next_guardian_of_the_same_launcher_uses_the_same_place(
-        self, guard: Guard, unit: Path
+        self, unit: Path, guard: Guard
     ) -> None:
         guard(launcher=launcher_in(unit), name="one")
 
@@ -79,37 +94,32 @@ class TestOwnGroup:
         assert f"/{unit.name}/{second.life}/job-" in run_limited(second)
 
     def test_group_with_strangers_is_left_alone_and_the_reason_told(
-        self, guard: Guard, unit: Path
+        self, unit: Path, guard: Guard
     ) -> None:
-        with subprocess.Popen(["sleep", "100"]) as stranger:
-            (unit / "cgroup.procs").write_text(str(stranger.pid))
+        with stranger_in(unit) as stranger:
             guarded = guard(launcher=["setsid", *launcher_in(unit)], name="shy")
 
             reasons = offers(guarded)
 
             assert "Delegate=yes" in reasons["memory"]
-            assert str(stranger.pid) in (unit / "cgroup.procs").read_text().split()
-            stranger.kill()
+            assert str(stranger) in (unit / "cgroup.procs").read_text().split()
 
     def test_group_that_is_delegated_makes_room_even_for_strangers(
-        self, guard: Guard, unit: Path
+        self, unit: Path, guard: Guard
     ) -> None:
         os.setxattr(unit, "trusted.delegate", b"1")  # as systemd does for Delegate=yes
-        with subprocess.Popen(["sleep", "100"]) as stranger:
-            (unit / "cgroup.procs").write_text(str(stranger.pid))
-
+        with stranger_in(unit):
             guarded = guard(launcher=launcher_in(unit), name="bold")
 
             assert set(offers(guarded).values()) == {""}
-            stranger.kill()
 
-    def test_limits_of_the_group_around_hold_as_well(self, guard: Guard, unit: Path) -> None:
+    def test_limits_of_the_group_around_hold_as_well(self, unit: Path, guard: Guard) -> None:
         (unit / "memory.max").write_text(str(200 << 20))
         guarded = guard(launcher=launcher_in(unit), name="inner")
 
         assert f"/{unit.name}/" in run_limited(guarded)
 
-    def test_missing_controller_is_told(self, guard: Guard, unit: Path) -> None:
+    def test_missing_controller_is_told(self, unit: Path, guard: Guard) -> None:
         below = unit / "below"
         below.mkdir()  # to which the unit hands nothing down
         guarded = guard(launcher=launcher_in(below), name="poor")
