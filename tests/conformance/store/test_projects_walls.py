@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from datetime import timedelta
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 
 from rota.domain.policy import Policy
@@ -18,13 +13,7 @@ from rota.domain.states import RunState
 from rota.domain.walls import NEW_CLUSTER, NEW_MACHINE, WallDefaults, Walls
 from rota.ports.projects import Pool
 from rota.ports.work import Offer
-from rota.store.postgres.opening import open_postgres
-from rota.store.sqlite.opening import open_sqlite
-from rota.store.store import SqlStore
 from testkit.builders import Scene
-from testkit.clock import FakeTicker
-from testkit.new_stores import open_new_sqlite
-from testkit.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.anyio
 
@@ -156,65 +145,3 @@ class TestDefaults:
         assert after == WallDefaults(Isolation.PROCESS, Network.NONE, has_shared_process=False)
         told = [event for event in await scene.store.events(0, 10) if event.kind == "walls.changed"]
         assert [event.data["network"] for event in told] == ["none", "none"]
-
-
-def before_walls(dialect: str) -> int:
-    """Number of the migration before the one that knows of walls."""
-    files = (resources.files(f"rota.store.{dialect}") / "migrations").iterdir()
-    [number] = [int(it.name.split("_")[0]) for it in files if it.name.endswith("_walls.sql")]
-    return number - 1
-
-
-class TestMigration:
-    """A store of the release before, with a worker and a run that waits, goes on as it was."""
-
-    async def prepare(self, store: SqlStore, clock: FakeTicker) -> Scene:
-        scene = Scene(store, clock)
-        await scene.project("shop")
-        await scene.worker("old")
-        await scene.trigger(await scene.job())
-        return scene
-
-    async def goes_on(self, store: SqlStore, clock: FakeTicker) -> None:
-        scene = Scene(store, clock)
-        assert await store.settle_walls(NEW_CLUSTER) == WallDefaults()
-        [session] = await store.sessions(alive_only=True)
-        [waiting] = await scene.claim(session.id)
-        await scene.start(session.id, [waiting])
-        await scene.finish(session.id, [waiting])
-        assert await scene.state(waiting.run) is RunState.COMPLETED
-        [fresh] = await scene.trigger(await scene.job("later"))
-        assert [work.run for work in await scene.claim(session.id)] == [fresh]
-        assert not (await pools(scene))["default"].refuses_processes
-
-    async def test_on_sqlite(self, tmp_path: Path, clock: FakeTicker) -> None:
-        path = tmp_path / "rota.db"
-        store = await open_new_sqlite(path, clock=clock)
-        await self.prepare(store, clock)
-        await store.close()
-        with closing(sqlite3.connect(path)) as old, old:
-            old.execute("DROP TABLE private_pool")
-            old.execute("DELETE FROM meta WHERE key = 'walls'")
-            old.execute(f"PRAGMA user_version = {before_walls('sqlite')}")
-
-        store = await open_sqlite(path, clock=clock)
-        await self.goes_on(store, clock)
-        await store.close()
-
-    async def test_on_postgres(
-        self, postgres_server: PostgresServer, database: str, clock: FakeTicker
-    ) -> None:
-        address = postgres_server.address(database)
-        store = await open_postgres(address, clock=clock)
-        await self.prepare(store, clock)
-        await store.close()
-        old = await asyncpg.connect(address)
-        await old.execute("DROP TABLE private_pool")
-        await old.execute("DELETE FROM meta WHERE key = 'walls'")
-        number = str(before_walls("postgres"))
-        await old.execute("UPDATE meta SET value = $1 WHERE key = 'schema'", number)
-        await old.close()
-
-        store = await open_postgres(address, clock=clock)
-        await self.goes_on(store, clock)
-        await store.close()
