@@ -25,7 +25,7 @@ from rota.domain.ids import JobId, RunId, ServerId, SessionId
 from rota.domain.job import Job
 from rota.domain.keys import Declaration, Key, KeyKind
 from rota.domain.lateness import Congestion
-from rota.domain.run import Attempt, LateResult, Run
+from rota.domain.run import Attempt, LateResult, Note, Run
 from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
 from rota.ports.carts import NO_TEMPLATES, CartStore, TemplateChanges
@@ -70,7 +70,7 @@ from rota.ports.records import (
     SubmittedBackfill,
     SubmittedRun,
 )
-from rota.ports.work import Fence, Hello, Progress, Report, Start, StartAnswer
+from rota.ports.work import Fence, Hello, Progress, Report, Start, StartAnswer, StepNote
 
 
 class LimitStore(Protocol):
@@ -380,6 +380,18 @@ class RunStore(Protocol):
         self, session: SessionId, items: Sequence[Progress]
     ) -> tuple[Fence, ...]:
         """Record how far runs are; return those that the session has not leased (any more)."""
+        ...
+
+    async def tell_notes(self, session: SessionId, notes: Sequence[StepNote]) -> frozenset[Fence]:
+        """Replace what is known of attempts that the session has leased; return which it has."""
+        ...
+
+    async def notes(self, runs: Collection[str]) -> dict[RunId, Note]:
+        """Return what is known of those of these runs whose latest attempt goes on."""
+        ...
+
+    async def forget_notes(self, limit: int) -> int:
+        """Delete notes of attempts that are over; return how many."""
         ...
 
     async def runs(self, query: RunQuery, /) -> list[Run]: ...
