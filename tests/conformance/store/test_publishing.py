@@ -712,6 +712,7 @@ READS = [
     "next_key_at",
     "next_pause_end",
     "next_template_due",
+    "notes",
     "now",
     "open_carts",
     "open_outputs",

@@ -15,7 +15,7 @@ from rota.domain.run import AttemptResult
 from rota.domain.spec import JobSpec, Retry, Step, StepCondition
 from rota.executors.shell import ShellExecutor
 from rota.ports.executor import Completions, Confinement, Exit, JobBatch
-from rota.ports.work import Fence, Outcome, Work, WorkBatch
+from rota.ports.work import Fence, Outcome, StepOutcome, Work, WorkBatch
 from tests.unit.executors.test_pipes import Sink
 
 pytestmark = pytest.mark.anyio
@@ -91,6 +91,7 @@ class Reports:
     def __init__(self) -> None:
         self._outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self.sink = Sink()
+        self.told: list[tuple[int, str, str]] = []  # of steps, as they begin and end
 
     def store_micros(self) -> int:
         return 1
@@ -99,6 +100,10 @@ class Reports:
         return self.sink
 
     def progressed(self, fence: Fence, done: float, total: float | None, message: str) -> None: ...
+
+    def stepped(self, fence: Fence, number: int, step: StepOutcome) -> StepOutcome:
+        self.told.append((number, step.name, step.result))
+        return step
 
     def completed(self, completions: Completions) -> None:
         raise AssertionError("a command has more to tell")
