@@ -38,6 +38,7 @@ class LogWindow(Answer, frozen=True, kw_only=True):
     worker: str = ""  # that executes it, or did
     pending_bytes: int = 0  # that an ended attempt left on its worker, which goes on sending
 
+
 class LinesNews(LogWindow, frozen=True, kw_only=True):
     """Lines that a watched run printed, the newest of what came together."""
 

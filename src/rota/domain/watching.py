@@ -64,9 +64,14 @@ class StepCourse:
             self._first += 1
         return self._first
 
-    def learn(self, first: int, steps: Sequence[StepReport]) -> None:
-        """Take what is known now; `first` is the number of the first one."""
+    def learn_note(self, first: int, steps: Sequence[StepReport]) -> None:
+        """Take what a worker tells while the attempt goes on; `first` is the number of the first."""
         self._steps.update(enumerate(steps, first))
+        self._are_placed = True
+
+    def learn_end(self, steps: Sequence[StepReport]) -> None:
+        """Take all steps of an attempt that has ended; nobody may have told their places."""
+        self._steps.update(enumerate(steps))
         self._are_placed |= any(step.first_line or step.lines for step in steps)
 
     @property
@@ -125,6 +130,4 @@ class StepCourse:
 
 def _begun(step: StepReport) -> StepReport:
     """Return a step as it was when it began."""
-    return StepReport(
-        step.name, "running", started_at=step.started_at, first_line=step.first_line
-    )
+    return StepReport(step.name, "running", started_at=step.started_at, first_line=step.first_line)

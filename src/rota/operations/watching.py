@@ -14,15 +14,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from rota.domain.run import Attempt, Run, StepReport
+from rota.domain.carts.facts import FINAL_CART_STATES, CartState, ItemState
+from rota.domain.run import Attempt, Note, Run, StepReport
 from rota.domain.states import LEASED_STATES, RunState, is_final
 from rota.domain.watching import Place, StepCourse, ToldStep
+from rota.operations.carts import CartView, find_cart, view
 from rota.operations.engine import Engine
 from rota.operations.output import OutputReader, OutputWindow
 from rota.operations.runs import find_run
 from rota.operations.why import see_run
+from rota.ports.carts import Cart, ItemQuery
 from rota.ports.queue import CARTS, EVENTS, WATCHED, Listener
 from rota.ports.queue import output as output_topic
+from rota.ports.records import RunQuery
 
 MOST_LINES = 1_000  # that a look tells, unless fewer are wanted
 
@@ -80,13 +84,7 @@ class RunSettled:
 
 
 News = (
-    RunChanged
-    | StepChanged
-    | ProgressMade
-    | LinesPrinted
-    | AttemptEnded
-    | TimePassed
-    | RunSettled
+    RunChanged | StepChanged | ProgressMade | LinesPrinted | AttemptEnded | TimePassed | RunSettled
 )
 
 
@@ -148,15 +146,15 @@ class _Pulse:
         return self._now + timedelta(seconds=self.seconds() - self._asked_at)
 
     async def wait(
-        self, listener: Listener, looked_at: float, longest: timedelta
+        self, listener: Listener, looked_at: float, longest: timedelta, least: float = _LEAST_PAUSE
     ) -> AsyncGenerator[datetime, None]:
-        """Wait for news, or a while; yield the time every second."""
+        """Wait for news, or a while, and between two looks in any case; yield the time meanwhile."""
         end = looked_at + longest.total_seconds()
         while (left := end - self.seconds()) > 0:
             if await listener.wait(min(_TICK, timedelta(seconds=left))):
                 break
             yield self.now()
-        rest = looked_at + _LEAST_PAUSE - self.seconds()
+        rest = looked_at + least - self.seconds()
         if rest > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(rest):
@@ -217,12 +215,12 @@ class _RunWatch:
         notes = await self._engine.store.notes([self._id]) if self.is_going else {}
         note = notes.get(self._id)
         if note is not None and note.attempt == self.place.attempt:
-            self._course.learn(note.first_step, note.steps)
+            self._course.learn_note(note.first_step, note.steps)
         # After the note: what it says was printed may be here by now.
         window = await self._reader.read(self.place.line, self._lines)
         ended = await self._ended(window, now)
         if ended is not None:
-            self._course.learn(0, ended.steps)
+            self._course.learn_end(ended.steps)
         for each in self._tell_lines(window):
             yield each
         if window.next_line < window.total_lines:
@@ -292,3 +290,66 @@ class _RunWatch:
         for each in steps:
             self.place = replace(self.place, step=self._course.told)
             yield self._told(StepChanged(self.place.attempt, each.number, each.step))
+
+
+_SHOWN_ITEMS = 10  # of a cart, that run
+_LOOKED_AT_ITEMS = 200  # open ones, of which most may wait
+_CART_POLL = timedelta(seconds=2)  # steps of its items wake nobody
+_CART_PAUSE = 0.5  # seconds at least: items may end by the hundred
+
+
+@dataclass(frozen=True, slots=True)
+class RunningItem:
+    """An item of a cart that a worker has."""
+
+    key: str
+    run: Run
+    note: Note | None
+
+
+@dataclass(frozen=True, slots=True)
+class CartStands:
+    """A cart as it stands, with some of the items that run."""
+
+    view: CartView
+    running: tuple[RunningItem, ...]
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether nothing more happens by itself."""
+        state = self.view.cart.state
+        return state in FINAL_CART_STATES or state is CartState.PAUSED
+
+
+async def watch_cart(engine: Engine, cart: Cart) -> AsyncGenerator[CartStands | TimePassed, None]:
+    """Tell how a cart stands whenever that has changed, until it is settled, or a person decides."""
+    pulse, shown = await _Pulse.of(engine), None
+    listener = engine.queue.listen(CARTS)
+    try:
+        while True:
+            looked_at = pulse.seconds()
+            stands = await _cart_stands(engine, cart)
+            if stands != shown:
+                yield stands
+            if stands.is_settled:
+                return
+            shown = stands
+            ticks = pulse.wait(listener, looked_at, _CART_POLL, _CART_PAUSE)
+            async with aclosing(ticks):
+                async for at in ticks:
+                    yield TimePassed(at)
+    finally:
+        listener.close()
+
+
+async def _cart_stands(engine: Engine, cart: Cart) -> CartStands:
+    found = await find_cart(engine, cart.id, project=cart.project)
+    wanted = ItemQuery(cart.id, states=[ItemState.OPEN], limit=_LOOKED_AT_ITEMS)
+    items = await engine.store.items(wanted) if found.open else []
+    going = {item.run: item.key for item in items if item.run_state in LEASED_STATES and item.run}
+    ids = list(going)[:_SHOWN_ITEMS]
+    runs = await engine.store.runs(RunQuery(project=cart.project, ids=ids)) if ids else []
+    notes = await engine.store.notes(ids) if ids else {}
+    running = [RunningItem(going[run.id], run, notes.get(run.id)) for run in runs]
+    running.sort(key=lambda item: ids.index(item.run.id))
+    return CartStands(await view(engine, found), tuple(running))

@@ -208,9 +208,7 @@ def _bounded_step(step: StepOutcome) -> StepOutcome:
     return msgspec.structs.replace(step, name=storable(step.name), cause=storable(step.cause))
 
 
-async def note(
-    engine: Engine, session: SessionId, notes: Sequence[StepNote]
-) -> frozenset[Fence]:
+async def note(engine: Engine, session: SessionId, notes: Sequence[StepNote]) -> frozenset[Fence]:
     """Store how attempts stand that go on, as their worker tells; return those that it has."""
     bounded = [
         msgspec.structs.replace(

@@ -263,7 +263,9 @@ class StepOutcome(msgspec.Struct, frozen=True, array_like=True):
     cpu_seconds: float = 0.0  # of all tries together
     max_memory_bytes: Total = 0  # of the try that took most
     cause: str = ""  # a word for what stopped it, such as `oom`; "": nothing special
-    started_at: Micros = 0  # by the worker's estimate of the store's clock; 0: not begun, or unknown
+    started_at: Micros = (
+        0  # by the worker's estimate of the store's clock; 0: not begun, or unknown
+    )
     first_line: Total = 0  # how many lines of output the attempt had then
     lines: Total = 0  # and how many came until it ended
 

@@ -436,6 +436,12 @@ class Attempts:
         ]
         return [note for note in due if note is not None]
 
+    def noted(self, notes: Sequence[StepNote]) -> None:
+        """Send what watched attempts printed, too: the steps that printed it are known by now."""
+        for note in notes:
+            if output := self._outputs.get(note.fence):
+                output.post_if_watched()
+
     def put_off_notes(self, notes: Sequence[StepNote]) -> None:
         """Tell these notes again later: no server took them."""
         self._notes.put_off(notes)

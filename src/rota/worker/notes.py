@@ -28,6 +28,7 @@ from rota.ports.work import (
 )
 from rota.worker.output import AttemptOutput
 
+
 @dataclass(frozen=True, slots=True)
 class NotePacing:
     """How often an attempt is told of."""
@@ -213,8 +214,7 @@ class ProgressBook:
         due = [
             fence
             for fence in self._untold
-            if fence in at_once
-            or now - self._told_at.get(fence, _NEVER) >= _PROGRESS_INTERVAL
+            if fence in at_once or now - self._told_at.get(fence, _NEVER) >= _PROGRESS_INTERVAL
         ]
         self._told_at.update(dict.fromkeys(due, now))
         return list(map(self._untold.pop, due))

@@ -101,8 +101,11 @@ class AttemptOutput:
         return self._recorder.last_line.decode(errors="replace")
 
     def end_step(self, step: int) -> None:
-        """Complete what a step printed, and post it at once if somebody follows it."""
+        """Complete what a step printed."""
         self._recorder.end_step(step)
+
+    def post_if_watched(self) -> None:
+        """Post what there is, if somebody follows it."""
         if self._is_watched and self._unposted_since is not None:
             self._post(force=True)
 

@@ -446,9 +446,9 @@ class WorkerSession:
                 answer = await link.start(starts)
                 self._attempts.mark_announced([*answer.granted, *answer.cancelled, *answer.refused])
                 self._attempts.cancel(answer.cancelled)
-            self._attempts.post_due_output()
             await self._tell_progress(link)
-            await self._tell_notes(link)
+            await self._tell_notes(link)  # before the output: a step is known before its lines
+            self._attempts.post_due_output()
 
     async def _tell_progress(self, link: WorkerLink, ending: Sending | None = None) -> None:
         if items := self._attempts.due_progress(ending):
@@ -463,6 +463,8 @@ class WorkerSession:
                 await link.note(notes)
             except Refused:
                 self._attempts.put_off_notes(notes)
+            else:
+                self._attempts.noted(notes)
 
     async def _end_when_done(self, link: WorkerLink, loops: list[asyncio.Task[None]]) -> None:
         """Wait for a stop; let attempts finish within the grace, then end them, then leave."""

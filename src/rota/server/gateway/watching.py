@@ -1,4 +1,4 @@
-"""Watching of a run: all that happens to it, in one stream."""
+"""Watching of a run or a cart: all that happens to it, in one stream."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from rota.operations.engine import Engine
 from rota.operations.watching import (
     MOST_LINES,
     AttemptEnded,
+    CartStands,
     LinesPrinted,
     News,
     ProgressMade,
@@ -27,9 +28,11 @@ from rota.operations.watching import (
     StepChanged,
     TimePassed,
     Told,
+    watch_cart,
     watch_run,
 )
 from rota.server.gateway.auth import Viewer
+from rota.server.gateway.carts import watched_answer
 from rota.server.gateway.events import (
     STREAM_RESPONSES,
     EventStream,
@@ -38,11 +41,12 @@ from rota.server.gateway.events import (
     while_allowed,
 )
 from rota.server.gateway.output import lines_news
-from rota.server.gateway.parameters import NamedRun, UsedEngine, api_router
+from rota.server.gateway.parameters import NamedCart, NamedRun, UsedEngine, api_router
 from rota.server.gateway.routing import encode
 from rota.server.gateway.runs import attempt_answer, run_detail, seen_answer, step_answer
 
 router = api_router("runs")
+cart_router = api_router("carts")
 
 _Lines = Annotated[
     int,
@@ -107,3 +111,30 @@ async def news_answer(engine: Engine, run: Run, news: News) -> tuple[str, Answer
             return "time", TimeNews(at=at)
         case RunSettled(settled):
             return "end", await run_detail(engine, settled)
+
+
+@cart_router.get(
+    "/carts/{cart}/stream", response_class=StreamingResponse, responses=STREAM_RESPONSES
+)
+async def stream_cart(
+    caller: Viewer, request: Request, engine: UsedEngine, cart: NamedCart
+) -> EventStream:
+    """A cart as it goes, with some of the items that run, until it has ended or is paused.
+
+    Events: `cart` (it stands in another way), `time` (nothing happened for a second), `end` (the
+    cart). Each has all there is to tell: who comes back asks again.
+    """
+    frames = _cart_frames(watch_cart(engine, cart))
+    return EventStream(while_allowed(frames, still_allowed(request)))
+
+
+async def _cart_frames(
+    told: AsyncGenerator[CartStands | TimePassed, None],
+) -> AsyncGenerator[bytes, None]:
+    async with aclosing(told):
+        async for each in told:
+            if isinstance(each, TimePassed):
+                yield frame(encode(TimeNews(at=each.at)), event="time")
+            else:
+                name = "end" if each.is_settled else "cart"
+                yield frame(encode(watched_answer(each)), event=name)

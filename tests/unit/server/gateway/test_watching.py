@@ -114,6 +114,7 @@ async def test_the_end_of_a_step_waits_for_the_lines_that_it_printed(served: Ser
     ]
 
 
+@pytest.mark.slow
 async def test_lines_that_never_arrive_hold_the_end_of_a_step_back_for_a_moment_only(
     served: Served,
 ) -> None:
@@ -212,9 +213,9 @@ async def test_the_next_attempt_starts_anew(served: Served) -> None:
 
 async def test_a_stream_goes_on_where_it_broke_off(served: Served) -> None:
     run, worker, work = await begun(served)
+    await worker.tells(work, SETUP, BUILDS)
     async with streaming(served, f"runs/{run}/stream") as stream:
         await worker.prints(work, b"one\n")
-        await worker.tells(work, SETUP, BUILDS)
         place = (await next_of(stream, "lines"))["id"]
     await worker.finish(work, steps=(SETUP, BUILT))
 
@@ -252,6 +253,7 @@ async def test_the_time_is_told_while_nothing_happens(served: Served) -> None:
     assert second["data"]["at"] > first["data"]["at"]
 
 
+@pytest.mark.slow
 async def test_whoever_may_no_longer_look_is_told_no_more(served: Served) -> None:
     run, worker, work = await begun(served)
     async with streaming(served, f"runs/{run}/stream") as stream:
