@@ -43,8 +43,15 @@ from rota.cli.references import (
     unknown_run,
     waiting_run,
 )
-from rota.cli.terminal import MANY, Exit, Rehearsed, Terminal
-from rota.cli.watching import interrupted, step_line, took
+from rota.cli.terminal import MANY, Exit, Rehearsed, Terminal, inert_output
+from rota.cli.watching import (
+    elapsed,
+    interrupted,
+    progress_words,
+    share_of,
+    step_line,
+    took,
+)
 from rota.cli.watching import watch as watch_run
 from rota.cli.why import write_why
 from rota.sdk.answers import Attempt, Run, RunDetail, Step
@@ -52,6 +59,7 @@ from rota.sdk.client import Client
 from rota.sdk.exchange import Call
 
 _NOTHING = "–"
+_LEASED = frozenset({"CLAIMED", "PROCESSING"})  # a worker has it
 
 
 def _took(run: Run) -> str:
@@ -103,8 +111,62 @@ RUNS: ListView[Run] = ListView(
 )
 
 
+def _step(run: Run) -> str:
+    """Return the step that goes on, or the state of a run that no worker executes."""
+    return run.note.step if run.note and run.note.step else run.state.lower()
+
+
+def _elapsed(run: Run) -> str:
+    """Return how long it has been executed, or waited for."""
+    return elapsed(run.started_at or run.created_at, times.now()) or _NOTHING
+
+
+def _progress(run: Run) -> str:
+    return _NOTHING if run.progress is None else progress_words(run.progress)
+
+
+def _far(run: Run) -> str:
+    """Return the progress as a number only."""
+    if run.progress is None:
+        return _NOTHING
+    share = share_of(run.progress)
+    return f"{run.progress.done:g}" if share is None else f"{share:.0%}"
+
+
+def _last_line(run: Run) -> str:
+    """Return what a run printed last; of one that waits, why."""
+    if run.note and run.note.last_line:
+        return inert_output(run.note.last_line)
+    return _short_detail(run)
+
+
+GOING: ListView[Run] = ListView(
+    columns=(
+        Column("RUN", lambda run: run.id, is_id=True),
+        Column("JOB", lambda run: run.job),
+        Column("STEP", _step),
+        Column("ELAPSED", _elapsed),
+        Column("PROGRESS", _progress, narrower=[_far]),
+        Column("LAST LINE", _last_line),
+        Column("STATE", lambda run: run.state.lower(), is_state=True, only_wide=True),
+        Column("LINES", lambda run: _lines(run), only_wide=True),
+        Column("ATTEMPT", lambda run: attempt_words(run, run.attempt), only_wide=True),
+        Column("WORKER", lambda run: run.worker or _NOTHING, only_wide=True),
+        Column("TRIGGER", lambda run: run.trigger, only_wide=True),
+        Column("PRIORITY", lambda run: str(run.priority), only_wide=True),
+    ),
+    name=lambda run: run.id,
+    empty="no run is going or waiting; start one with: rota trigger JOB",
+)
+
+
+def _lines(run: Run) -> str:
+    return _NOTHING if run.note is None else f"{run.note.output_lines:,}"
+
+
 def _output(attempt: Attempt) -> str:
-    return f"{counted(attempt.output.lines, 'line')} ({attempt.output.state})"
+    lines = counted(attempt.output.lines, "line")
+    return f"{lines} so far" if attempt.result is None else f"{lines} ({attempt.output.state})"
 
 
 _ATTEMPTS: tuple[Column[Attempt], ...] = (
@@ -112,7 +174,7 @@ _ATTEMPTS: tuple[Column[Attempt], ...] = (
     Column("RESULT", lambda attempt: (attempt.result or "going").lower(), is_state=True),
     Column("WORKER", lambda attempt: attempt.worker or _NOTHING),
     Column("EXIT", lambda attempt: ended_by(attempt) or _NOTHING),
-    Column("TOOK", lambda attempt: _length(attempt.duration_seconds)),
+    Column("TOOK", lambda attempt: _attempt_took(attempt)),
     Column("CPU", lambda attempt: _used(attempt.cpu_seconds)),
     Column("MEMORY", lambda attempt: _memory(attempt.max_memory_bytes)),
     Column("OUTPUT", _output),
@@ -127,8 +189,13 @@ def _used(seconds: float) -> str:
     return times.length(seconds) if seconds else _NOTHING
 
 
-def _length(seconds: float | None) -> str:
-    return _NOTHING if seconds is None else times.length(seconds)
+def _attempt_took(attempt: Attempt) -> str:
+    if attempt.duration_seconds is not None:
+        return times.length(attempt.duration_seconds)
+    if attempt.result is not None:
+        return _NOTHING
+    so_far = elapsed(attempt.started_at, times.now())
+    return f"{so_far} so far" if so_far else _NOTHING
 
 
 def ended_by(ended: Run | Attempt | Step) -> str:
@@ -150,9 +217,15 @@ def _state(run: Run) -> str:
         f"attempt {attempt_words(run, run.attempt)}" if run.attempt else "",
         "alone" if run.is_alone else "",
         ended_by(run),
-        took(run),
+        took(run) or _going_for(run),
     ]
     return " · ".join([run.state.lower(), *(note for note in notes if note)])
+
+
+def _going_for(run: Run) -> str:
+    """Return how long it has been executed so far; "" if no worker does."""
+    going = run.state in _LEASED and elapsed(run.started_at, times.now())
+    return f"{going} so far" if going else ""
 
 
 def _waits_for(run: Run) -> str:
@@ -175,6 +248,9 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime, *, wide: bo
             ("job", f"{run.job} (version {run.job_version})"),
             ("state", _state(run)),
             ("waits for", _waits_for(run)),
+            ("step", _current(run, present)),
+            ("progress", "" if run.progress is None else progress_words(run.progress)),
+            ("last line", inert_output(run.note.last_line) if run.note else ""),
             ("cause", _cause(run)),
             ("message", run.message),
             ("isolation", walls_words(run)),
@@ -227,6 +303,14 @@ def _taken(run: RunDetail) -> str:
         return ""
     memory = f" · memory {_memory(latest.max_memory_bytes)}" if latest.max_memory_bytes else ""
     return f"cpu {times.length(latest.cpu_seconds)}{memory}"
+
+
+def _current(run: Run, present: datetime) -> str:
+    """Return the step that goes on, and how long it has: `Test · 12 s`."""
+    note = run.note
+    if note is None or not note.step:
+        return ""
+    return " · ".join(filter(None, [note.step, elapsed(note.step_started_at, present)]))
 
 
 def _lateness(seconds: float | None, is_late: bool | None) -> str:
@@ -318,8 +402,12 @@ def ps(
     limit: AtMost = 100,
     remote: Remote = REMOTE,
 ) -> None:
-    """List the runs that are not over."""
-    list_(where=where, active=True, whose=whose, limit=limit, remote=remote)
+    """List the runs that are not over: step, elapsed time, progress and what they printed last."""
+    with remote.connect() as client:
+        zone = times.zone_name() if where and _HAS_TIMES.search(where) else None
+        call = Client.list_runs(where=where, active=True, created_by=whose.creator, timezone=zone)
+        listing = ask_list(client, call, limit=limit)
+    print_list(remote, listing, GOING)
 
 
 @app.command

@@ -65,7 +65,7 @@ class StepCourse:
         return self._first
 
     def learn_note(self, first: int, steps: Sequence[StepReport]) -> None:
-        """Take what a worker tells while the attempt goes on; `first` is the number of the first."""
+        """Take what a worker tells while the attempt goes on, from the step `first` on."""
         self._steps.update(enumerate(steps, first))
         self._are_placed = True
 
@@ -123,7 +123,7 @@ class StepCourse:
         """Return the lines before which a step begins and ends."""
         if self._are_placed:
             return step.first_line, step.first_line + step.lines
-        # Nobody knows their places: one goes before its first line, and ends before that of the next.
+        # Nobody knows their places: each ends before the first line of a later one.
         is_past = printing is not None and number < printing
         return (0, 0) if is_past else (_EVERYTHING, _EVERYTHING)
 

@@ -101,10 +101,11 @@ async def watch_run(
 ) -> AsyncGenerator[Told, None]:
     """Tell what happens to a run, from a place on, until it is settled.
 
-    Without a place it begins with the latest attempt. Of output that came since the last look, at
-    most so many lines are told, the newest ones. Something is told every second.
+    Without a place it begins with the latest attempt, and how those before it ended. Of output that
+    came since the last look, at most so many lines are told, the newest. Something is told every
+    second.
     """
-    watch = _RunWatch(engine, run, place or Place(max(run.attempt, 1)), lines)
+    watch = _RunWatch(engine, run, place, lines)
     pulse = await _Pulse.of(engine)
     # Events of all runs wake those who wait for a worker; the rest hears of its own run only.
     any_news = engine.queue.listen(output_topic(run.id), EVENTS)
@@ -116,7 +117,7 @@ async def watch_run(
             async with aclosing(watch.look(looked_at)) as told:
                 async for each in told:
                     yield each
-            if watch.is_over or watch.has_more:
+            if not watch.wants_to_wait:
                 continue
             listener = own_news if watch.is_going else any_news
             ticks = pulse.wait(listener, looked_at, watch.longest_pause)
@@ -148,7 +149,7 @@ class _Pulse:
     async def wait(
         self, listener: Listener, looked_at: float, longest: timedelta, least: float = _LEAST_PAUSE
     ) -> AsyncGenerator[datetime, None]:
-        """Wait for news, or a while, and between two looks in any case; yield the time meanwhile."""
+        """Wait for news, or a while; between two looks in any case. Yield the time meanwhile."""
         end = looked_at + longest.total_seconds()
         while (left := end - self.seconds()) > 0:
             if await listener.wait(min(_TICK, timedelta(seconds=left))):
@@ -164,7 +165,7 @@ class _Pulse:
 class _RunWatch:
     """What a watcher of a run was told."""
 
-    def __init__(self, engine: Engine, run: Run, place: Place, lines: int) -> None:
+    def __init__(self, engine: Engine, run: Run, place: Place | None, lines: int) -> None:
         self.is_over = False
         self.is_going = False  # a worker has the run
         self.has_more = False  # to tell at once
@@ -172,7 +173,8 @@ class _RunWatch:
         self._id, self._project = run.id, run.project
         self._lines = lines
         self._shown: Run | None = None
-        self._begin(place)
+        self._is_new = place is None  # nothing was told to whoever watches
+        self._begin(place or Place(max(run.attempt, 1)))
 
     def _begin(self, place: Place) -> None:
         """Go on at a place, perhaps in another attempt."""
@@ -183,6 +185,10 @@ class _RunWatch:
         self._silent_since: float | None = None  # while output is missing
 
     @property
+    def wants_to_wait(self) -> bool:
+        return not self.is_over and not self.has_more
+
+    @property
     def longest_pause(self) -> timedelta:
         """Return when to look again at the latest."""
         return _SLOW_POLL if self._silent_since is None else _HELD_BACK
@@ -191,6 +197,11 @@ class _RunWatch:
         """Tell what is new; `now` is in seconds that only grow."""
         run = await find_run(self._engine, self._id, project=self._project)
         seen = await see_run(self._engine, run)
+        if self._is_new:
+            for earlier in await self._engine.store.attempts(self._id):
+                if earlier.number < self.place.attempt:
+                    yield Told(AttemptEnded(earlier), Place(earlier.number + 1))
+        self._is_new = False
         if self._shown is None or replace(self._shown, progress=seen.progress) != seen:
             yield self._told(RunChanged(seen))
         self._shown = seen
@@ -282,9 +293,10 @@ class _RunWatch:
             self._silent_since = None if not window.pending_bytes else self._silent_since
         elif self._is_silent(now, _HELD_BACK):
             yield from self._tell_steps(self._course.up_to(None))
-        if run.attempt == self.place.attempt and run.progress not in (None, self._progress):
-            self._progress = run.progress
-            yield self._told(ProgressMade(run.attempt, run.progress or {}))
+        progress = run.progress if run.attempt == self.place.attempt else None
+        if progress is not None and progress != self._progress:
+            self._progress = progress
+            yield self._told(ProgressMade(run.attempt, progress))
 
     def _tell_steps(self, steps: Iterable[ToldStep]) -> Iterator[Told]:
         for each in steps:
@@ -322,7 +334,7 @@ class CartStands:
 
 
 async def watch_cart(engine: Engine, cart: Cart) -> AsyncGenerator[CartStands | TimePassed, None]:
-    """Tell how a cart stands whenever that has changed, until it is settled, or a person decides."""
+    """Tell how a cart stands whenever that has changed, until it has ended or is paused."""
     pulse, shown = await _Pulse.of(engine), None
     listener = engine.queue.listen(CARTS)
     try:

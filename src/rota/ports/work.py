@@ -252,7 +252,7 @@ Order = Dispatch | Cancel | Watch | Move  # what a server sends a worker unasked
 
 
 class StepOutcome(msgspec.Struct, frozen=True, array_like=True):
-    """One step; `result` is completed, failed, timed_out, cancelled, skipped or, in notes, running."""
+    """One step; `result` is completed, failed, timed_out, cancelled, skipped; in notes, running."""
 
     name: str
     result: str

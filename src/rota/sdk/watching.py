@@ -73,15 +73,19 @@ def _follow(watch: _Watch[N, E], look: Call[E], deadline: Deadline) -> Flow[N | 
                     if watch.end is not None:
                         return watch.end
                     deadline.check(watch.standing)
-            if not has_told:
+        except AWAY as error:
+            outage.bear(error)
+        if not has_told:
+            try:
                 found = yield from ask(look)
+            except AWAY as error:
+                outage.bear(error)
+            else:
                 outage.end()
                 watch.state = found.state
                 yield Hand(found)
                 if found.is_settled:
                     return found
-        except AWAY as error:
-            outage.bear(error)
         deadline.check(watch.standing)
         yield Pause(max(deadline.cut(pauses.next_seconds()), 0))
 

@@ -195,7 +195,7 @@ _PROGRESS_INTERVAL = 1.0  # seconds: functions may say how far they are a thousa
 
 
 class ProgressBook:
-    """Progress of attempts that was not told yet: the latest of each, which is told now and then."""
+    """Progress of attempts that was not told yet: the latest of each."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ def note(work: Work | Fence, at: int = 10, *steps: StepOutcome, lines: int = 0) 
     return StepNote(work.run, work.number, at, 0, steps, lines, 10 * lines, f"line {lines}")
 
 
-async def claimed(scene: Scene, **rules: object) -> tuple[SessionId, Work]:
+async def claimed(scene: Scene, **rules: Any) -> tuple[SessionId, Work]:
     worker = await scene.worker()
     await scene.trigger(await scene.job(**rules))
     [work] = await scene.claim(worker)

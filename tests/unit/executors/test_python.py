@@ -12,7 +12,7 @@ import pytest
 from rota.domain.spec import JobSpec, JobType
 from rota.executors.python import PythonExecutor
 from rota.ports.executor import Completions, Exit, JobBatch, OutputSink, Spawner
-from rota.ports.work import Fence, Outcome, WorkBatch
+from rota.ports.work import Fence, Outcome, StepOutcome, WorkBatch
 from rota.sdk.host import wire
 
 pytestmark = pytest.mark.anyio
@@ -31,6 +31,7 @@ class Reports:
 
     def __init__(self) -> None:
         self.completions: list[Completions] = []
+        self.steps: list[tuple[str, int, StepOutcome]] = []
         self.has_results = asyncio.Event()
         self.results: dict[str, str] = {}
 
@@ -41,6 +42,10 @@ class Reports:
         raise AssertionError("nothing is printed")
 
     def progressed(self, fence: Fence, done: float, total: float | None, message: str) -> None: ...
+
+    def stepped(self, fence: Fence, number: int, step: StepOutcome) -> StepOutcome:
+        self.steps.append((fence.run, number, step))
+        return step
 
     def completed(self, completions: Completions) -> None:
         self.completions.append(completions)

@@ -54,7 +54,7 @@ def in_short(name: str, data: dict[str, Any]) -> str:
             return name
 
 
-async def begun(served: Served, **fields: object) -> tuple[str, Worker, Any]:
+async def begun(served: Served, **fields: Any) -> tuple[str, Worker, Any]:
     """A run that a worker has."""
     await served.apply(job(**fields))
     run = await served.trigger()
@@ -211,6 +211,25 @@ async def test_the_next_attempt_starts_anew(served: Served) -> None:
     assert rest[-2:] == ["attempt 2 COMPLETED", "end"]
 
 
+async def test_whoever_comes_later_is_told_how_earlier_attempts_ended(served: Served) -> None:
+    run, worker, work = await begun(served, retry={"attempts": 2, "delay": "0s"})
+    await worker.finish(work, "FAILED", steps=(SETUP,))
+    await served.engine.store.release_eligible(10)
+    [again] = await worker.claim()
+    await worker.finish(again, printed=b"better\n")
+
+    async with streaming(served, f"runs/{run}/stream") as stream:
+        found = await told(stream)
+
+    assert found == [
+        "attempt 1 FAILED",
+        "run COMPLETED",
+        "lines better",
+        "attempt 2 COMPLETED",
+        "end",
+    ]
+
+
 async def test_a_stream_goes_on_where_it_broke_off(served: Served) -> None:
     run, worker, work = await begun(served)
     await worker.tells(work, SETUP, BUILDS)
@@ -255,7 +274,7 @@ async def test_the_time_is_told_while_nothing_happens(served: Served) -> None:
 
 @pytest.mark.slow
 async def test_whoever_may_no_longer_look_is_told_no_more(served: Served) -> None:
-    run, worker, work = await begun(served)
+    run, _, _ = await begun(served)
     async with streaming(served, f"runs/{run}/stream") as stream:
         await next_of(stream, "run")
         tokens = await served.engine.store.tokens()
