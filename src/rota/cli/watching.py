@@ -178,7 +178,12 @@ class Transcript:
             if run.queued_at and self._is_new(f"QUEUED before attempt {number}"):
                 self._add("queued")
             self._add(f"claimed by {inert(run.worker)}{_waited(run)}")
-        if run.started_at is not None and self._is_new(f"attempt {number} started"):
+        if run.started_at is not None:
+            self._take_start()
+
+    def _take_start(self) -> None:
+        """Show that the work has begun, where the line says how it came to that."""
+        if self._way:
             self._add("processing")
             self._end_way()
 
@@ -242,6 +247,7 @@ class Transcript:
     def _end_way(self) -> None:
         way, self._way = self._way, ""
         if way:
+            self._screen.draw([])  # it is what was drawn
             self._screen.write(way if self._screen.is_live else "")
 
     def _sum_up(self, run: Run | None) -> None:
@@ -257,7 +263,7 @@ class Transcript:
     # --- an attempt
 
     def _take_step(self, news: StepNews) -> None:
-        self._end_way()
+        self._take_start()
         step, number = news.step, news.number
         self._width = max(self._width, min(width_of(inert(step.name)), _WIDEST_NAME))
         if step.is_running:
@@ -277,7 +283,7 @@ class Transcript:
                 self._line(f"  {_padded(inert(step.name), self._width)}  ▶")
 
     def _take_lines(self, news: LinesNews) -> None:
-        self._end_way()
+        self._take_start()
         self._tell_begun()
         if news.skipped:
             self._open.clear()
@@ -306,7 +312,7 @@ class Transcript:
         if self._screen.is_live or share is None or int(share * _SHARES) == self._share:
             return
         self._share = int(share * _SHARES)
-        self._end_way()
+        self._take_start()
         self._tell_begun()
         self._line(f"    {progress_words(progress)}")
 

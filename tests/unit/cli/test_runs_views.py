@@ -172,14 +172,15 @@ def test_80_columns_have_what_goes_on_and_how_far_it_is() -> None:
         note=note,
         progress=Progress(done=45, total=100, message="copying"),
     )
-    waits = run(id="r_2", job="tidy", state="BLOCKED", attempt=0, waiting="it is held by ann")
+    created = times.now() - timedelta(seconds=5)
+    waits = run(id="r_2", job="tidy", state="BLOCKED", waiting="held by ann", created_at=created)
 
     write_table(Terminal(screen, io.StringIO(), False, False, 80), GOING.columns, [backup, waits])
 
     assert screen.getvalue().splitlines() == [
-        "RUN               JOB           STEP          ELAPSED   PROGRESS  LAST LINE",
-        "r_1k0ghsf35spcrm  nightly-bac…  Test the wh…  1 m 02 s  45%       ok  ./store…",
-        "r_2               tidy          blocked       –         –         it is held b…",
+        "RUN               JOB           STEP           ELAPSED   PROGRESS  LAST LINE",
+        "r_1k0ghsf35spcrm  nightly-bac…  Test the who…  1 m 02 s  45%       ok  ./store …",
+        "r_2               tidy          blocked        5 s       –         held by ann",
     ]
 
 
