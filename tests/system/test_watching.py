@@ -239,7 +239,7 @@ class TestProgram:
 @pytest.mark.slow
 def test_steps_of_a_function_are_watched_in_the_same_way(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(APP)
-    rota = RotaUp(tmp_path / "home", app="shop:app")
+    rota = RotaUp(tmp_path / "home", environ={"PYTHONPATH": str(tmp_path)}, app="shop:app")
     gate = tmp_path / "gate"
     try:
         rota.start()

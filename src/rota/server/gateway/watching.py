@@ -73,16 +73,17 @@ async def stream_run(
     window of the log), `attempt` (one ended), `time` (nothing happened for a second), `end` (the
     run with its attempts). The begin of a step comes before its lines, its end after them.
     """
-    place = _place(last_event_id) if last_event_id else None
+    place = place_in(last_event_id) if last_event_id else None
     frames = _frames(engine, run, watch_run(engine, run, place, lines))
     return EventStream(while_allowed(frames, still_allowed(request)))
 
 
-def _place(event_id: str) -> Place:
+def place_in(event_id: str) -> Place:
+    """Parse the place from which a watcher goes on."""
     try:
         return Place.parse(event_id)
     except ValueError as error:
-        raise Invalid("this Last-Event-ID is of another stream", code="bad_cursor") from error
+        raise Invalid("this is no place in the stream of a run", code="bad_cursor") from error
 
 
 async def _frames(
