@@ -214,3 +214,18 @@ async def test_attempts_of_a_host_that_died_are_lost(scene: Scene) -> None:
     await asyncio.wait_for(scene.reports.has_results.wait(), 10)
 
     assert scene.reports.results == {fence.run: "LOST" for fence in FENCES}
+
+
+async def test_steps_are_told_by_the_store_s_clock_and_none_of_what_has_ended(
+    scene: Scene,
+) -> None:
+    began = now() - 2_000_000
+    step = wire.Step("load", "running", 0.0, began)
+    sent = scene.sent()
+    assert isinstance(sent, wire.Run)
+    [key, *_] = sent.batches[0].keys
+    scene.host.say(wire.News(stepped=(wire.Stepped(key, 0, step), wire.Stepped(99, 0, step))))
+
+    [(run, number, told)] = scene.reports.steps
+    assert (run, number, told.name, told.result) == ("r_0", 0, "load", "running")
+    assert abs(told.started_at - began) < 1_000_000

@@ -256,6 +256,20 @@ class TestUsage:
         assert [step.cause for step in outcome.steps] == ["", ""]
 
 
+class TestSteps:
+    async def test_each_step_is_told_as_it_begins_and_ends(self, scene: Scene) -> None:
+        process = await scene.start(Step("a", "x"), Step("b", "y"), Step("c", "z"))
+        assert scene.reports.told == [(0, "a", "running")]
+        process.end(GOOD)
+        second = await scene.spawner.next()
+        assert scene.reports.told[1:] == [(0, "a", "completed"), (1, "b", "running")]
+        second.end(BAD)
+
+        await scene.reports.outcome()
+
+        assert scene.reports.told[3:] == [(1, "b", "failed"), (2, "c", "skipped")]
+
+
 class TestCommands:
     async def test_default_shell_is_not_looked_for_but_named_as_ever(self, scene: Scene) -> None:
         process = await scene.start(Step("a", "echo $0"))
