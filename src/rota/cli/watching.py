@@ -309,7 +309,9 @@ class Transcript:
     def _take_progress(self, progress: Progress) -> None:
         self._progress = progress
         share = share_of(progress)
-        if self._screen.is_live or share is None or int(share * _SHARES) == self._share:
+        if self._screen.is_live or share is None or share == 1:  # all of it: the end comes next
+            return
+        if int(share * _SHARES) == self._share:
             return
         self._share = int(share * _SHARES)
         self._take_start()

@@ -174,7 +174,7 @@ class TestPipe:
 
         lines = seen(news, io.StringIO())
 
-        assert len(lines) == 21
+        assert len(lines) == 20
         assert lines[1] == "    █░░░░░░░░░░░░░░░░░░░  5%"
 
     def test_lines_that_were_passed_over_are_counted(self) -> None:
