@@ -246,13 +246,13 @@ def test_steps_of_a_function_are_watched_in_the_same_way(tmp_path: Path) -> None
         rota.start()
         assert rota.command("apply", "--app", "shop:app").returncode == 0
         with watching(rota, "trigger", "copy", "-i", f"gate={gate}", "-w", columns=80) as watcher:
-            seen = watcher.sees("45%  of orders")
+            watcher.sees("45%  of orders")
             assert "▶ copy  " in watcher.sees("▶ copy  ")
             gate.touch()
             code = watcher.ended()
     finally:
         rota.close()
 
-    assert "  count  ✔ " in seen
-    assert "    | counted" in seen
+    assert "  count  ✔ " in watcher.told
+    assert "    | counted" in watcher.told
     assert code == 0
