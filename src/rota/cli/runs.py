@@ -48,7 +48,6 @@ from rota.cli.watching import (
     elapsed,
     interrupted,
     progress_words,
-    share_of,
     step_line,
     took,
 )
@@ -76,7 +75,7 @@ def _detail(run: Run) -> str:
     return run.message or run.cause or _NOTHING
 
 
-def _short_detail(run: Run) -> str:
+def short_detail(run: Run) -> str:
     """Return the detail, unless DUE or STATE tells it already."""
     starts_when_due = run.state == "SCHEDULED" and not run.waiting and run.eligible_at == run.due_at
     return _NOTHING if starts_when_due or _waits_as_usual(run) else _detail(run)
@@ -99,7 +98,7 @@ RUNS: ListView[Run] = ListView(
             is_spare=True,
         ),
         Column("TOOK", _took, is_spare=True),
-        Column("DETAIL", _detail, narrower=[_short_detail], is_note=True),
+        Column("DETAIL", _detail, narrower=[short_detail], is_note=True),
         Column("TRIGGER", lambda run: run.trigger, only_wide=True),
         Column("ATTEMPT", lambda run: attempt_words(run, run.attempt), only_wide=True),
         Column("WORKER", lambda run: run.worker or _NOTHING, only_wide=True),
@@ -109,59 +108,6 @@ RUNS: ListView[Run] = ListView(
     name=lambda run: run.id,
     empty="no runs match; start one with: rota trigger JOB",
 )
-
-
-def _step(run: Run) -> str:
-    """Return the step that goes on, or the state of a run that no worker executes."""
-    return run.note.step if run.note and run.note.step else run.state.lower()
-
-
-def _elapsed(run: Run) -> str:
-    """Return how long it has been executed, or waited for."""
-    return elapsed(run.started_at or run.created_at, times.now()) or _NOTHING
-
-
-def _progress(run: Run) -> str:
-    return _NOTHING if run.progress is None else progress_words(run.progress)
-
-
-def _far(run: Run) -> str:
-    """Return the progress as a number only."""
-    if run.progress is None:
-        return _NOTHING
-    share = share_of(run.progress)
-    return f"{run.progress.done:g}" if share is None else f"{share:.0%}"
-
-
-def _last_line(run: Run) -> str:
-    """Return what a run printed last; of one that waits, why."""
-    if run.note and run.note.last_line:
-        return inert_output(run.note.last_line)
-    return _short_detail(run)
-
-
-GOING: ListView[Run] = ListView(
-    columns=(
-        Column("RUN", lambda run: run.id, is_id=True),
-        Column("JOB", lambda run: run.job),
-        Column("STEP", _step),
-        Column("ELAPSED", _elapsed),
-        Column("PROGRESS", _progress, narrower=[_far]),
-        Column("LAST LINE", _last_line),
-        Column("STATE", lambda run: run.state.lower(), is_state=True, only_wide=True),
-        Column("LINES", lambda run: _lines(run), only_wide=True),
-        Column("ATTEMPT", lambda run: attempt_words(run, run.attempt), only_wide=True),
-        Column("WORKER", lambda run: run.worker or _NOTHING, only_wide=True),
-        Column("TRIGGER", lambda run: run.trigger, only_wide=True),
-        Column("PRIORITY", lambda run: str(run.priority), only_wide=True),
-    ),
-    name=lambda run: run.id,
-    empty="no run is going or waiting; start one with: rota trigger JOB",
-)
-
-
-def _lines(run: Run) -> str:
-    return _NOTHING if run.note is None else f"{run.note.output_lines:,}"
 
 
 def _output(attempt: Attempt) -> str:
@@ -358,7 +304,7 @@ def _write_steps(terminal: Terminal, attempt: Attempt, *, wide: bool) -> None:
 app = App(name="run", help="List, show, watch, cancel, retry … runs.")
 app.command(logs)
 
-_HAS_TIMES = re.compile(r"\b(?:since|until):", re.IGNORECASE)
+HAS_TIMES = re.compile(r"\b(?:since|until):", re.IGNORECASE)
 Where = Annotated[
     str | None, Parameter(help="A filter, such as 'state:failed job:nightly-* since:6h'.")
 ]
@@ -382,7 +328,7 @@ def list_(
     A run is of who asked for it; one that a schedule or another job made, of who made its job.
     """
     with remote.connect() as client:
-        zone = times.zone_name() if where and _HAS_TIMES.search(where) else None
+        zone = times.zone_name() if where and HAS_TIMES.search(where) else None
         call = Client.list_runs(
             where=where,
             active=active or None,
@@ -393,21 +339,6 @@ def list_(
         )
         listing = ask_list(client, call, limit=limit)
     print_list(remote, listing, RUNS)
-
-
-def ps(
-    *,
-    where: Where = None,
-    whose: Whose = EVERYBODY,
-    limit: AtMost = 100,
-    remote: Remote = REMOTE,
-) -> None:
-    """List the runs that are not over: step, elapsed time, progress and what they printed last."""
-    with remote.connect() as client:
-        zone = times.zone_name() if where and _HAS_TIMES.search(where) else None
-        call = Client.list_runs(where=where, active=True, created_by=whose.creator, timezone=zone)
-        listing = ask_list(client, call, limit=limit)
-    print_list(remote, listing, GOING)
 
 
 @app.command

@@ -8,7 +8,8 @@ import pytest
 
 from rota.cli import times
 from rota.cli.printing import write_table
-from rota.cli.runs import GOING, RUNS, write_run
+from rota.cli.ps import GOING
+from rota.cli.runs import RUNS, write_run
 from rota.cli.terminal import Terminal
 from rota.cli.watching import Transcript
 from rota.sdk.answers import Attempt, Note, OutputSummary, Progress, RunDetail, Step
