@@ -151,6 +151,11 @@ class RotaUp:
         """Run `rota` with this server's data folder."""
         return run_rota(*words, environ=self._environ)
 
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """Return the environment of commands for this server."""
+        return self._environ
+
     def printed(self) -> str:
         return self.log.read_text() if self.log.exists() else ""
 

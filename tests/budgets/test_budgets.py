@@ -71,6 +71,7 @@ BUDGETS: Mapping[str, Mapping[str, Mapping[str, Cost]]] = {
         "fire": {FEW: Cost(211, 0, 37_700, 5_606), MANY: Cost(211, 0, 37_700, 5_606)},
         "claim": {FEW: Cost(16, 0, 28_030, 256), MANY: Cost(16, 0, 28_030, 256)},
         "finish": {FEW: Cost(12, 0, 31_570, 174), MANY: Cost(12, 0, 31_570, 174)},
+        "note": {FEW: Cost(5, 0, 13_260, 262), MANY: Cost(5, 0, 13_260, 262)},
     },
     "postgres": {
         "submit": {FEW: Cost(16, 10, 18, 2_651), MANY: Cost(16, 10, 18, 2_651)},
@@ -83,6 +84,7 @@ BUDGETS: Mapping[str, Mapping[str, Mapping[str, Cost]]] = {
         "fire": {FEW: Cost(18, 11, 1_363, 6_566), MANY: Cost(18, 11, 1_363, 6_566)},
         "claim": {FEW: Cost(21, 14, 1_522, 365), MANY: Cost(21, 14, 1_522, 365)},
         "finish": {FEW: Cost(13, 6, 854, 215), MANY: Cost(13, 6, 539, 215)},
+        "note": {FEW: Cost(10, 3, 798, 294), MANY: Cost(10, 3, 598, 294)},
     },
 }
 
@@ -99,6 +101,7 @@ LATER_CALLS: Mapping[str, Mapping[str, int]] = {
         "fire": 5_354,
         "claim": 222,
         "finish": 151,
+        "note": 262,
     },
     "postgres": {
         "submit": 2_612,
@@ -111,6 +114,7 @@ LATER_CALLS: Mapping[str, Mapping[str, int]] = {
         "fire": 6_420,
         "claim": 328,
         "finish": 195,
+        "note": 294,
     },
 }
 

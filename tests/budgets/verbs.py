@@ -17,7 +17,7 @@ from rota.domain.run import AttemptResult, Trigger
 from rota.domain.spec import Overlap, Retry
 from rota.ports.records import Finished, Firing, JobQuery, NewRun, Ownership, PlannedRun
 from rota.ports.store import Store
-from rota.ports.work import Work
+from rota.ports.work import RUNNING, StepNote, StepOutcome, Work
 from testkit.builders import MINUTE, Scene, firing_of, new_job, outcome, reported
 
 BATCH = 100
@@ -244,6 +244,20 @@ class Finish(Verb):
         return len(report)
 
 
+class Note(Verb):
+    """A worker tells how runs stand that go on; more of them wait."""
+
+    async def prepare_runs(self, scene: Scene, backlog: int) -> None:
+        await scene.store.submit(self.new_runs(backlog + BATCH))
+        self._works = await scene.claim(self.worker, BATCH)
+        self._times = itertools.count(1)
+
+    async def call(self, store: Store) -> int:
+        at, step = next(self._times), StepOutcome("build", RUNNING, started_at=1)
+        notes = [StepNote(work.run, work.number, at, 0, (step,), at) for work in self._works]
+        return len(await store.tell_notes(self.worker, notes))
+
+
 VERBS: Mapping[str, type[Verb]] = {
     "submit": Submit,
     "release": Release,
@@ -255,4 +269,5 @@ VERBS: Mapping[str, type[Verb]] = {
     "fire": Fire,
     "claim": Claim,
     "finish": Finish,
+    "note": Note,
 }

@@ -30,6 +30,7 @@ from rota.domain.spec import (
     Step,
 )
 from rota.link import grpc_messages as messages
+from rota.link import grpc_notes
 from rota.ports.work import (
     MAX_AMOUNT,
     MAX_FENCE,
@@ -38,6 +39,7 @@ from rota.ports.work import (
     MAX_SLOTS,
     MAX_TOTAL,
     MIN_LEASE,
+    RUNNING,
     Beat,
     BeatAnswer,
     Cancel,
@@ -57,6 +59,7 @@ from rota.ports.work import (
     SpecEntry,
     Start,
     StartAnswer,
+    StepNote,
     StepOutcome,
     Watch,
     Welcome,
@@ -128,7 +131,11 @@ STEPS = st.builds(
     SECONDS,
     TOTALS,
     st.just("") | NAMES,
+    INSTANTS,
+    TOTALS,
+    TOTALS,
 )
+RUNNING_STEPS = STEPS | st.builds(StepOutcome, TEXTS, st.just(RUNNING), started_at=INSTANTS)
 OUTCOMES = st.builds(
     Outcome,
     run=NAMES,
@@ -237,8 +244,23 @@ BOTH_WAYS: dict[str, tuple[Any, Any, Any]] = {
     "chunk": (CHUNKS, messages.chunk_message, messages.chunk_from),
     "progress": (
         st.builds(Progress, NAMES, FENCE_NUMBERS, NUMBERS, st.none() | NUMBERS, TEXTS),
-        messages.progress_message,
-        messages.progress_from,
+        grpc_notes.progress_message,
+        grpc_notes.progress_from,
+    ),
+    "note": (
+        st.builds(
+            StepNote,
+            NAMES,
+            FENCE_NUMBERS,
+            INSTANTS,
+            ATTEMPTS,
+            st.lists(RUNNING_STEPS, max_size=3).map(tuple),
+            TOTALS,
+            TOTALS,
+            TEXTS,
+        ),
+        grpc_notes.note_message,
+        grpc_notes.note_from,
     ),
     "welcome": (
         st.builds(
@@ -303,6 +325,14 @@ def test_no_field_of_a_value_is_forgotten(value: Any, message: Any) -> None:
     fields = [field.name.removesuffix("_json") for field in message.DESCRIPTOR.fields]
 
     assert fields == list(value.__struct_fields__)
+
+
+def test_an_attempt_that_has_ended_has_no_step_that_goes_on() -> None:
+    step = StepOutcome("build", RUNNING)
+    report = Report(outcomes=(Outcome("r_1", 1, AttemptResult.FAILED, 1, 2, steps=(step,)),))
+
+    with pytest.raises(Invalid, match="a step goes on"):
+        messages.report_from(messages.report_message(report))
 
 
 @given(ORDERS)
@@ -371,7 +401,8 @@ READERS: dict[Any, Any] = {
     pb.Starts: messages.starts_from,
     pb.Report: messages.report_from,
     pb.OutputChunk: messages.chunk_from,
-    pb.Progress: messages.progress_from,
+    pb.Progress: grpc_notes.progress_from,
+    pb.StepNote: grpc_notes.note_from,
     pb.Welcome: messages.welcome_from,
     pb.BeatAnswer: messages.beat_answer_from,
     pb.StartAnswer: messages.start_answer_from,

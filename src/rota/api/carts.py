@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from rota.api.answers import UNSENT, Answer, Instant, one_of
-from rota.api.runs import WAITING_STATES, RunState
+from rota.api.runs import WAITING_STATES, Note, Progress, RunState
 
 FINAL_CART_STATES = frozenset({"COMPLETED", "PARTIAL", "FAILED", "CANCELLED"})
 
@@ -206,6 +206,24 @@ class CartDetail(Cart, frozen=True, kw_only=True):
     def was_stopped(self) -> bool:
         """Return whether it was cancelled, or ended with items that were or never started."""
         return self.state == "CANCELLED" or (self.state == "PARTIAL" and self.interrupted > 0)
+
+
+class RunningItem(Answer, frozen=True, kw_only=True):
+    """An item of a cart that a worker has."""
+
+    key: str
+    run: str
+    job: str = ""
+    state: RunState = ""
+    started_at: Instant | None = None
+    progress: Progress | None = None  # None: it said nothing
+    note: Note | None = None  # None: its worker has told nothing yet
+
+
+class WatchedCart(CartDetail, frozen=True, kw_only=True):
+    """A cart while it is watched."""
+
+    running: tuple[RunningItem, ...] = ()  # some of its items that run, by their number
 
 
 class CartItem(Answer, frozen=True, kw_only=True):

@@ -39,6 +39,12 @@ class LogWindow(Answer, frozen=True, kw_only=True):
     pending_bytes: int = 0  # that an ended attempt left on its worker, which goes on sending
 
 
+class LinesNews(LogWindow, frozen=True, kw_only=True):
+    """Lines that a watched run printed, the newest of what came together."""
+
+    skipped: int = 0  # before these: told to nobody, and in the log
+
+
 class LogBlock(Answer, frozen=True, kw_only=True):
     """Lines in a row with the same time, stream and step."""
 

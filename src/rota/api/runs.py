@@ -53,6 +53,19 @@ IsolationWord = Annotated[
     str, one_of("The wall between a run and its worker.", "process", "sandbox", "container")
 ]
 NetworkWord = Annotated[str, one_of("The network that a run sees.", "none", "outbound", "host")]
+StepResult = Annotated[
+    str,
+    one_of(
+        "How one step ended, or that it goes on.",
+        "completed",
+        "failed",
+        "timed_out",
+        "cancelled",
+        "skipped",
+        "lost",
+        "running",
+    ),
+]
 OutputState = Annotated[
     str,
     one_of(
@@ -77,6 +90,18 @@ class Progress(Answer, frozen=True, kw_only=True):
     done: float = 0.0
     total: float | None = None  # None: it did not say
     message: str = ""
+
+
+class Note(Answer, frozen=True, kw_only=True):
+    """How the attempt of a run stands that goes on, as its worker told last."""
+
+    at: Instant = UNSENT
+    step: str = ""  # the one that goes on; "": none does, as far as is known
+    step_number: int | None = None  # from 0
+    step_started_at: Instant | None = None
+    output_lines: int = 0  # printed so far
+    output_bytes: int = 0
+    last_line: str = ""
 
 
 class Run(Answer, frozen=True, kw_only=True):
@@ -121,6 +146,7 @@ class Run(Answer, frozen=True, kw_only=True):
     inputs: Mapping[str, Any] | None = None
     outputs: Any = None
     progress: Progress | None = None  # None: it said nothing
+    note: Note | None = None  # None: no worker has it, or it has told nothing yet
     retry_of: str | None = None  # id of a run; None: it is no retry by hand
     follows: str | None = None  # the run whose completion it answers
     backfill: str | None = None  # None: it is of no backfill
@@ -141,7 +167,7 @@ class Run(Answer, frozen=True, kw_only=True):
 
 class Step(Answer, frozen=True, kw_only=True):
     name: str
-    result: str = ""
+    result: StepResult = ""
     exit_code: int | None = None
     signal: int | None = None
     seconds: float = 0.0
@@ -149,6 +175,13 @@ class Step(Answer, frozen=True, kw_only=True):
     cpu_seconds: float = 0.0  # of all tries together
     max_memory_bytes: int = 0  # of the try that took most
     cause: str = ""  # what made it end so, if anything special did
+    started_at: Instant | None = None  # None: it did not begin, or nobody knows when
+    first_line: int = 0  # how many lines of output the attempt had then
+    lines: int = 0  # and how many came until it ended
+
+    @property
+    def is_running(self) -> bool:
+        return self.result == "running"
 
 
 class OutputSummary(Answer, frozen=True, kw_only=True):
@@ -198,6 +231,27 @@ class RunDetail(Run, frozen=True, kw_only=True):
     run_as: str = ""  # user of the worker's machine; "": none is asked for
     limits: Mapping[str, Any] = {}  # as the job file writes them
     image: str = ""  # of a container
+
+
+class StepNews(Answer, frozen=True, kw_only=True):
+    """A step that began or ended while its run is watched."""
+
+    attempt: int
+    number: int  # from 0
+    step: Step
+
+
+class ProgressNews(Answer, frozen=True, kw_only=True):
+    """How far a watched run is."""
+
+    attempt: int
+    progress: Progress
+
+
+class TimeNews(Answer, frozen=True, kw_only=True):
+    """The time by the server's clock, while nothing else happens to what is watched."""
+
+    at: Instant
 
 
 class PlannedRun(Answer, frozen=True, kw_only=True):

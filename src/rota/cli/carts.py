@@ -20,6 +20,7 @@ from rota.cli.cart_submitting import (
     submit_cart,
 )
 from rota.cli.cart_views import CARTS, ITEMS, plan_lines, write_cart
+from rota.cli.cart_watching import watch_cart
 from rota.cli.events import EVENTS
 from rota.cli.failures import counted
 from rota.cli.options import (
@@ -36,7 +37,6 @@ from rota.cli.options import (
 from rota.cli.printing import Column, ListView, print_list, print_one
 from rota.cli.references import CartReference, Listing, ask, ask_list, find_cart
 from rota.cli.terminal import Exit, Rehearsed, Terminal, inert
-from rota.cli.watching import watch_cart
 from rota.sdk.client import Client
 
 app = App(name="cart", help="Submit, watch, pause, retry … carts: ordered rollouts.")

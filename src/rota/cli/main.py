@@ -53,7 +53,7 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
             Command("trigger", "rota.cli.jobs:trigger", "Start a run now (= job trigger)"),
             Command("logs", "rota.cli.logs:logs", "What a run printed (= run logs)"),
             Command("why", "rota.cli.runs:why", "Why a run waits (= run why)"),
-            Command("ps", "rota.cli.runs:ps", "Runs that are not over (= run list --active)"),
+            Command("ps", "rota.cli.ps:ps", "Runs that are not over (= run list --active)"),
             Command(
                 "forecast", "rota.cli.forecasts:forecast", "What starts when, and what runs out"
             ),

@@ -14,7 +14,7 @@ from rota.api.calendars import CalendarChange
 from rota.api.limits import DeclarationChange
 from rota.cli.options import Display, Format
 from rota.cli.references import Answered, Listing
-from rota.cli.terminal import Exit, Terminal, inert, inert_json, width_of
+from rota.cli.terminal import Exit, Terminal, cut, inert, inert_json, width_of
 
 T = TypeVar("T")
 
@@ -134,7 +134,7 @@ def _note_lines(note: str, width: int | None) -> list[str]:
     lines = textwrap.wrap(note, room if width_of(note) == len(note) else room // 2)
     if len(lines) > _MOST_NOTE_LINES:
         rest = " ".join(lines[_MOST_NOTE_LINES - 1 :])
-        lines = [*lines[: _MOST_NOTE_LINES - 1], _cut(rest, room)]
+        lines = [*lines[: _MOST_NOTE_LINES - 1], cut(rest, room)]
     return [f"{_NOTE_INDENT}{line}" for line in lines]
 
 
@@ -177,7 +177,7 @@ def _painter(terminal: Terminal, column: Column[T]) -> Callable[[str], str]:
 def _line(
     cells: Sequence[str], widths: Sequence[int], painters: Sequence[Callable[[str], str]] = ()
 ) -> str:
-    texts = [_cut(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    texts = [cut(cell, width) for cell, width in zip(cells, widths, strict=True)]
     pads = [" " * (width - width_of(text)) for text, width in zip(texts, widths, strict=True)]
     if painters:
         texts = [paint(text) for paint, text in zip(painters, texts, strict=True)]
@@ -194,14 +194,6 @@ def _fitted(widths: Sequence[int], are_whole: Sequence[bool], room: int) -> list
             break
         fitted[widest] -= 1
     return fitted
-
-
-def _cut(text: str, width: int) -> str:
-    if width_of(text) <= width:
-        return text
-    while width_of(text) >= width:
-        text = text[:-1]
-    return text + "…"
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,14 @@ from rota.cli.references import (
     unknown_run,
     waiting_run,
 )
-from rota.cli.terminal import MANY, Exit, Rehearsed, Terminal
-from rota.cli.watching import interrupted, step_line, took
+from rota.cli.terminal import MANY, Exit, Rehearsed, Terminal, inert_output
+from rota.cli.watching import (
+    elapsed,
+    interrupted,
+    progress_words,
+    step_line,
+    took,
+)
 from rota.cli.watching import watch as watch_run
 from rota.cli.why import write_why
 from rota.sdk.answers import Attempt, Run, RunDetail, Step
@@ -52,6 +58,7 @@ from rota.sdk.client import Client
 from rota.sdk.exchange import Call
 
 _NOTHING = "–"
+_LEASED = frozenset({"CLAIMED", "PROCESSING"})  # a worker has it
 
 
 def _took(run: Run) -> str:
@@ -68,7 +75,7 @@ def _detail(run: Run) -> str:
     return run.message or run.cause or _NOTHING
 
 
-def _short_detail(run: Run) -> str:
+def short_detail(run: Run) -> str:
     """Return the detail, unless DUE or STATE tells it already."""
     starts_when_due = run.state == "SCHEDULED" and not run.waiting and run.eligible_at == run.due_at
     return _NOTHING if starts_when_due or _waits_as_usual(run) else _detail(run)
@@ -91,7 +98,7 @@ RUNS: ListView[Run] = ListView(
             is_spare=True,
         ),
         Column("TOOK", _took, is_spare=True),
-        Column("DETAIL", _detail, narrower=[_short_detail], is_note=True),
+        Column("DETAIL", _detail, narrower=[short_detail], is_note=True),
         Column("TRIGGER", lambda run: run.trigger, only_wide=True),
         Column("ATTEMPT", lambda run: attempt_words(run, run.attempt), only_wide=True),
         Column("WORKER", lambda run: run.worker or _NOTHING, only_wide=True),
@@ -104,7 +111,8 @@ RUNS: ListView[Run] = ListView(
 
 
 def _output(attempt: Attempt) -> str:
-    return f"{counted(attempt.output.lines, 'line')} ({attempt.output.state})"
+    lines = counted(attempt.output.lines, "line")
+    return f"{lines} so far" if attempt.result is None else f"{lines} ({attempt.output.state})"
 
 
 _ATTEMPTS: tuple[Column[Attempt], ...] = (
@@ -112,7 +120,7 @@ _ATTEMPTS: tuple[Column[Attempt], ...] = (
     Column("RESULT", lambda attempt: (attempt.result or "going").lower(), is_state=True),
     Column("WORKER", lambda attempt: attempt.worker or _NOTHING),
     Column("EXIT", lambda attempt: ended_by(attempt) or _NOTHING),
-    Column("TOOK", lambda attempt: _length(attempt.duration_seconds)),
+    Column("TOOK", lambda attempt: _attempt_took(attempt)),
     Column("CPU", lambda attempt: _used(attempt.cpu_seconds)),
     Column("MEMORY", lambda attempt: _memory(attempt.max_memory_bytes)),
     Column("OUTPUT", _output),
@@ -127,8 +135,13 @@ def _used(seconds: float) -> str:
     return times.length(seconds) if seconds else _NOTHING
 
 
-def _length(seconds: float | None) -> str:
-    return _NOTHING if seconds is None else times.length(seconds)
+def _attempt_took(attempt: Attempt) -> str:
+    if attempt.duration_seconds is not None:
+        return times.length(attempt.duration_seconds)
+    if attempt.result is not None:
+        return _NOTHING
+    so_far = elapsed(attempt.started_at, times.now())
+    return f"{so_far} so far" if so_far else _NOTHING
 
 
 def ended_by(ended: Run | Attempt | Step) -> str:
@@ -150,9 +163,15 @@ def _state(run: Run) -> str:
         f"attempt {attempt_words(run, run.attempt)}" if run.attempt else "",
         "alone" if run.is_alone else "",
         ended_by(run),
-        took(run),
+        took(run) or _going_for(run),
     ]
     return " · ".join([run.state.lower(), *(note for note in notes if note)])
+
+
+def _going_for(run: Run) -> str:
+    """Return how long it has been executed so far; "" if no worker does."""
+    going = run.state in _LEASED and elapsed(run.started_at, times.now())
+    return f"{going} so far" if going else ""
 
 
 def _waits_for(run: Run) -> str:
@@ -175,6 +194,9 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime, *, wide: bo
             ("job", f"{run.job} (version {run.job_version})"),
             ("state", _state(run)),
             ("waits for", _waits_for(run)),
+            ("step", _current(run, present)),
+            ("progress", "" if run.progress is None else progress_words(run.progress)),
+            ("last line", inert_output(run.note.last_line) if run.note else ""),
             ("cause", _cause(run)),
             ("message", run.message),
             ("isolation", walls_words(run)),
@@ -229,6 +251,14 @@ def _taken(run: RunDetail) -> str:
     return f"cpu {times.length(latest.cpu_seconds)}{memory}"
 
 
+def _current(run: Run, present: datetime) -> str:
+    """Return the step that goes on, and how long it has: `Test · 12 s`."""
+    note = run.note
+    if note is None or not note.step:
+        return ""
+    return " · ".join(filter(None, [note.step, elapsed(note.step_started_at, present)]))
+
+
 def _lateness(seconds: float | None, is_late: bool | None) -> str:
     if seconds is None:
         return "its objective was missed" if is_late else ""
@@ -274,7 +304,7 @@ def _write_steps(terminal: Terminal, attempt: Attempt, *, wide: bool) -> None:
 app = App(name="run", help="List, show, watch, cancel, retry … runs.")
 app.command(logs)
 
-_HAS_TIMES = re.compile(r"\b(?:since|until):", re.IGNORECASE)
+HAS_TIMES = re.compile(r"\b(?:since|until):", re.IGNORECASE)
 Where = Annotated[
     str | None, Parameter(help="A filter, such as 'state:failed job:nightly-* since:6h'.")
 ]
@@ -298,7 +328,7 @@ def list_(
     A run is of who asked for it; one that a schedule or another job made, of who made its job.
     """
     with remote.connect() as client:
-        zone = times.zone_name() if where and _HAS_TIMES.search(where) else None
+        zone = times.zone_name() if where and HAS_TIMES.search(where) else None
         call = Client.list_runs(
             where=where,
             active=active or None,
@@ -309,17 +339,6 @@ def list_(
         )
         listing = ask_list(client, call, limit=limit)
     print_list(remote, listing, RUNS)
-
-
-def ps(
-    *,
-    where: Where = None,
-    whose: Whose = EVERYBODY,
-    limit: AtMost = 100,
-    remote: Remote = REMOTE,
-) -> None:
-    """List the runs that are not over."""
-    list_(where=where, active=True, whose=whose, limit=limit, remote=remote)
 
 
 @app.command

@@ -93,7 +93,7 @@ class CommandFailed(Exception):
 
 MANY = 100  # things that are changed at once; for more, consent is asked
 
-TO_LINE_START, CLEAR_REST = "\r", "\x1b[K"
+TO_LINE_START, CLEAR_REST, CLEAR_BELOW = "\r", "\x1b[K", "\x1b[J"
 
 _BAR = 20  # cells
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "dim": "2", "bold": "1"}
@@ -220,6 +220,66 @@ def drawn_progress(terminal: Terminal, what: str) -> Iterator[Callable[[float], 
         terminal.err.flush()
 
 
+class Screen:
+    """Lines that stay, and below them some that are drawn anew where the stream is a terminal."""
+
+    def __init__(self, terminal: Terminal, stream: TextIO) -> None:
+        self.is_live = can_be_drawn_over(stream)
+        self._terminal = terminal
+        self._stream = stream
+        self._drawn: list[str] = []
+
+    @property
+    def width(self) -> int | None:
+        """Return how many cells a line may have; None: no limit."""
+        return shutil.get_terminal_size().columns if self.is_live else None
+
+    def write(self, line: str) -> None:
+        """Write a line that stays, above those that are drawn."""
+        drawn = self._drawn
+        text = self._erased() + self._terminal.plain(line) + "\n"
+        self._stream.write(text + self._drawing(drawn))
+        self._stream.flush()
+
+    def write_part(self, text: str) -> None:
+        """Write a part of a line; nothing is drawn below."""
+        self._stream.write(self._erased() + self._terminal.plain(text))
+        self._stream.flush()
+
+    def draw(self, lines: Sequence[str]) -> None:
+        """Draw lines in place of those that were drawn, cut to the width; nothing elsewhere."""
+        if not self.is_live:
+            return
+        width = self._terminal.width or self.width or 80
+        fitting = [cut(self._terminal.plain(line), width - 1) for line in lines]
+        if fitting != self._drawn:
+            self._stream.write(self._erased() + self._drawing(fitting))
+            self._stream.flush()
+
+    def clear(self) -> None:
+        """Erase what is drawn."""
+        self._stream.write(self._erased())
+        self._stream.flush()
+
+    def keep(self) -> None:
+        """Leave what is drawn as it is, and go on below."""
+        if self._drawn:
+            self._drawn = []
+            self._stream.write("\n")
+            self._stream.flush()
+
+    def _erased(self) -> str:
+        if not self._drawn:
+            return ""
+        up = len(self._drawn) - 1
+        self._drawn = []
+        return (f"\x1b[{up}A" if up else "") + TO_LINE_START + CLEAR_BELOW
+
+    def _drawing(self, lines: Sequence[str]) -> str:
+        self._drawn = list(lines)
+        return "\n".join(lines)
+
+
 def can_be_drawn_over(stream: TextIO) -> bool:
     """Return whether a line of the stream can be overwritten."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
@@ -294,6 +354,16 @@ def width_of(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(map(_cells, text))
+
+
+def cut(text: str, width: int) -> str:
+    """Return an inert text that takes no more cells than that, with a mark where it was cut."""
+    if width_of(text) <= width:
+        return text
+    text = text[: max(width, 0)]  # a cell at least for each: the loop has little to do
+    while text and width_of(text) >= width:
+        text = text[:-1]
+    return text + "…"
 
 
 def _visible(letter: str) -> str:

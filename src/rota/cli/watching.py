@@ -1,42 +1,52 @@
-"""Watching of a run or a cart to its end, on a terminal or in a build's log."""
+"""Watching of a run to its end, on a terminal or in a build's log."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TextIO
 
-from rota.api.carts import CartDetail
+from msgspec.json import encode
+
 from rota.cli import times
-from rota.cli.cart_views import actions, standing, verdict
 from rota.cli.options import Display, Format
 from rota.cli.printing import print_data
 from rota.cli.references import ask, page_address
 from rota.cli.terminal import (
-    CLEAR_REST,
     OF_FINAL_STATE,
-    TO_LINE_START,
     Exit,
+    Screen,
     Terminal,
     bar,
-    can_be_drawn_over,
+    cut,
     inert,
+    inert_json,
     inert_output,
     width_of,
 )
-from rota.sdk.answers import Attempt, LogLine, Run, RunDetail, Step
+from rota.sdk.answers import (
+    Attempt,
+    CartDetail,
+    LinesNews,
+    Progress,
+    ProgressNews,
+    Run,
+    RunDetail,
+    Step,
+    StepNews,
+    TimeNews,
+)
 from rota.sdk.client import Client
-from rota.sdk.errors import Unavailable
+from rota.sdk.watching import CartNews, RunNews
 
 _MARKS = {"completed": "✔", "skipped": "–"}
-_SHOWN = 10
+_LONGEST_MESSAGE = 200  # cells
 
 
 def step_line(step: Step, width: int) -> str:
     """Format `  Test       ✖ exit 1  (12.0 s)`."""
-    name = inert(step.name)
-    padded = name + " " * (width - width_of(name))
+    padded = _padded(inert(step.name), width)
+    if step.is_running:
+        return f"  {padded}  ▶ {elapsed(step.started_at, times.now())}".rstrip()
     mark = _MARKS.get(step.result, "✖")
     if step.result == "skipped":
         return f"  {padded}  {mark} skipped"
@@ -50,10 +60,30 @@ def failed_steps(attempt: Attempt) -> list[int]:
     return [number for number, step in enumerate(attempt.steps) if step.result not in _MARKS]
 
 
-def output_tail(lines: Iterable[LogLine], step: int | None) -> list[str]:
-    """Return the last lines that a step printed; None: of any step."""
-    printed = [line for line in lines if step is None or line.step == step]
-    return [inert_output(line.text) for line in printed[-_SHOWN:]]
+def _padded(name: str, width: int) -> str:
+    return name + " " * (width - width_of(name))
+
+
+def progress_words(progress: Progress) -> str:
+    """Format `█████████░░░░░░░░░░░  45%  copying`; without a total `45  copying`."""
+    share, message = share_of(progress), cut(inert(progress.message), _LONGEST_MESSAGE)
+    far = f"{progress.done:g}" if share is None else f"{bar(share)}  {share:.0%}"
+    return f"{far}  {message}" if message else far
+
+
+def share_of(progress: Progress) -> float | None:
+    """Return the part that is done, from 0 to 1; None: it did not say of how much."""
+    if progress.total is None or progress.total <= 0:
+        return None
+    return min(max(progress.done / progress.total, 0.0), 1.0)
+
+
+def elapsed(since: datetime | None, now: datetime | None) -> str:
+    """Format a time that goes on, in whole seconds: `12 s`, `1 m 02 s`; "" if it is unknown."""
+    if since is None or now is None:
+        return ""
+    seconds = max((now - since).total_seconds(), 0.0)
+    return f"{int(seconds)} s" if seconds < 60 else times.length(int(seconds))
 
 
 def _ending(step: Step) -> str:
@@ -70,85 +100,116 @@ def _tries(step: Step) -> str:
 
 
 _WAITING = frozenset({"SCHEDULED", "BLOCKED", "QUEUED"})
-_LINES_LOOKED_AT = 500
+_NEWEST = 20  # lines of output that are shown of what came at once
+_SHARES = 20  # lines at most that progress is worth where nothing can be drawn over
+_LONGEST_LINE = 4_000  # characters of an unfinished line that are kept
+_WIDEST_NAME = 24  # cells that names of steps are aligned to
 
 
 class Transcript:
-    """Remembers what was printed, so that each look at the run adds only what is new."""
+    """Shows what happens to a run: what has happened stays, how it stands is drawn below.
+
+    Where nothing can be drawn, the begin of a step is a line, too, and so is progress now and then.
+    """
 
     def __init__(self, client: Client, terminal: Terminal, stream: TextIO) -> None:
-        self._client = client
+        self._address = client.server.url
         self._terminal = terminal
-        self._stream = stream
+        self._screen = Screen(terminal, stream)
         self._told: set[str] = set()
-        self._separator = ""  # before the next piece of the line being written; "": there is none
+        self._way = ""  # of the run to a worker: the line that is being written
+        self._separator = " "  # before its next piece
+        self._run: Run | None = None
+        self._later: Run | None = None  # what is to be shown once its latest attempt has ended
+        self._ended: Attempt | None = None  # the latest that has, unless that was summed up
+        self._now: datetime | None = None  # by the server's clock
+        self._steps: dict[int, Step] = {}  # that go on
+        self._width = 0  # of the longest name of a step
+        self._open: dict[tuple[str, int], str] = {}  # unfinished lines, by stream and step
+        self._progress: Progress | None = None
+        self._share = 0
 
-    def take(self, run: RunDetail) -> None:
-        """Print what is new about the run."""
-        for attempt in run.attempts:
-            self._take_attempt(run, attempt)
-        is_between = not run.attempts or run.attempts[-1].result is not None
-        if run.state in _WAITING and is_between:
-            self._take_waiting(run)
-        if run.is_settled:
-            self._take_end(run)
+    def take(self, news: RunNews) -> None:
+        """Show what is new."""
+        match news:
+            case RunDetail():
+                self._take_detail(news)
+            case Run():
+                self._take_run(news)
+            case StepNews():
+                self._take_step(news)
+            case ProgressNews():
+                self._take_progress(news.progress)
+            case LinesNews():
+                self._take_lines(news)
+            case Attempt():
+                self._take_attempt(news)
+            case TimeNews():
+                self._now = news.at
+                self._tell_begun()
+        self._draw()
 
     def end_line(self) -> None:
-        if self._separator:
-            self._write("\n")
-            self._separator = ""
+        """Leave the screen to others: what was drawn is gone."""
+        self._end_way()
+        self._screen.clear()
 
-    def _take_waiting(self, run: RunDetail) -> None:
-        number = run.attempt + 1
-        if self._is_new(f"{run.state} before attempt {number}"):
-            self._begin(run, number)
-            self._add(run.state.lower() + _waiting_for(run))
+    # --- the run
 
-    def _take_attempt(self, run: RunDetail, attempt: Attempt) -> None:
-        which = f"attempt {attempt.number}"
-        if self._is_new(f"{which} claimed"):
-            self._begin(run, attempt.number)
-            if run.queued_at and self._is_new(f"QUEUED before {which}"):
+    def _take_run(self, run: Run) -> None:
+        self._run = run
+        if run.state in _WAITING:
+            if run.attempt and f"attempt {run.attempt} ended" not in self._told:
+                self._take_claim(run)  # and the rest of this attempt first
+                self._later = run
+                return
+            number = run.attempt + 1
+            if self._is_new(f"{run.state} before attempt {number}"):
+                self._begin_way(run, number)
+                self._add(run.state.lower() + _waiting_for(run))
+        elif run.attempt:
+            self._take_claim(run)
+
+    def _take_claim(self, run: Run) -> None:
+        """Show that a worker has the run, in its latest attempt."""
+        number = run.attempt
+        if self._is_new(f"attempt {number} claimed"):
+            self._begin_way(run, number)
+            if run.queued_at and self._is_new(f"QUEUED before attempt {number}"):
                 self._add("queued")
-            self._add(f"claimed by {inert(attempt.worker)}{_waited(run, attempt)}")
-        if attempt.started_at is not None and self._is_new(f"{which} started"):
+            self._add(f"claimed by {inert(run.worker)}{_waited(run)}")
+        if run.started_at is not None:
+            self._take_start()
+
+    def _take_start(self) -> None:
+        """Show that the work has begun, where the line says how it came to that."""
+        if self._way:
             self._add("processing")
-            self.end_line()
-        if attempt.result is not None and self._is_new(f"{which} ended"):
-            self._take_result(run, attempt)
+            self._end_way()
 
-    def _take_result(self, run: RunDetail, attempt: Attempt) -> None:
-        self.end_line()
-        lines = self._last_lines(run, attempt)
-        bad_steps = failed_steps(attempt)
-        width = max((width_of(inert(step.name)) for step in attempt.steps), default=0)
-        for number, step in enumerate(attempt.steps):
-            self._line(step_line(step, width))
-            if number in bad_steps:
-                self._quote(output_tail(lines, number))
-        if not attempt.steps:
-            self._quote(output_tail(lines, None))
-        if attempt.output.state == "pending":
-            self._line(f"  output is still on worker {inert(attempt.worker)}")
-        if attempt.message and not bad_steps:
-            self._line(f"  {inert(attempt.message)}")
-        if not (run.is_settled and attempt.number == run.attempt):
-            result = (attempt.result or "").lower().replace("_", " ")
-            # What was lost or interrupted does not count against the limit.
-            limit = "" if run.losses or interrupted(run) else f" of {run.max_attempts}"
-            self._line(f"  attempt {attempt.number}{limit} {result}")
-
-    def _last_lines(self, run: RunDetail, attempt: Attempt) -> Sequence[LogLine]:
-        if attempt.result == "COMPLETED" or not attempt.output.lines:
-            return ()
-        with suppress(Unavailable):  # the run has an end to tell, also while its output is away
-            return self._client.get_log(run.id, attempt=attempt.number, tail=_LINES_LOOKED_AT).lines
-        return ()
-
-    def _take_end(self, run: RunDetail) -> None:
-        if self._is_new("end"):
-            address = page_address(self._client.server.url, run.url)
+    def _take_detail(self, run: RunDetail) -> None:
+        """Show the run as a whole; most of it was told before."""
+        for attempt in run.attempts:
+            if attempt.number < run.attempt:
+                self._take_claimed(run, attempt)
+            else:
+                self._take_claim(run)
+            if attempt.result is not None:
+                self._take_attempt(attempt)
+        self._take_run(run)
+        if run.is_settled and self._is_new("end"):
+            self._end_way()
+            address = page_address(self._address, run.url)
             self._line(f"{self._verdict(run)} · {address}")
+
+    def _take_claimed(self, run: Run, attempt: Attempt) -> None:
+        """Show that a worker had the run in an earlier attempt, of which no stream told."""
+        if self._is_new(f"attempt {attempt.number} claimed"):
+            self._begin_way(run, attempt.number)
+            self._add(f"claimed by {inert(attempt.worker)}")
+            if attempt.started_at is not None:
+                self._add("processing")
+            self._end_way()
 
     def _verdict(self, run: RunDetail) -> str:
         state, length = self._terminal.state(run.state), took(run)
@@ -164,36 +225,164 @@ class Transcript:
                 logs = f" · rota logs {run.id} --failed" if run.attempts else ""
                 return f"✖ {state}{after}{cause}{logs}"
 
+    # --- the way to a worker, which is one line however long it takes
+
+    def _begin_way(self, run: Run, attempt: int) -> None:
+        if self._is_new(f"way to attempt {attempt}"):
+            self._end_way()
+            self._sum_up(run)
+            is_first = self._is_new("first way")
+            which = "" if attempt == 1 else f"attempt {attempt}"
+            self._way = " ".join(filter(None, [f"run {run.id}" if is_first else "", which]))
+            self._separator = " "
+            if not self._screen.is_live:
+                self._screen.write_part(self._way)
+
+    def _add(self, text: str) -> None:
+        piece, self._separator = f"{self._separator}{text}", " → "
+        self._way += piece
+        if not self._screen.is_live:
+            self._screen.write_part(piece)
+
+    def _end_way(self) -> None:
+        way, self._way = self._way, ""
+        if way:
+            self._screen.draw([])  # it is what was drawn
+            self._screen.write(way if self._screen.is_live else "")
+
+    def _sum_up(self, run: Run | None) -> None:
+        """Say how an attempt ended that another one follows."""
+        attempt, self._ended = self._ended, None
+        if attempt is not None:
+            result = (attempt.result or "").lower().replace("_", " ")
+            # What was lost or interrupted does not count against the limit.
+            is_counted = run is not None and not (run.losses or interrupted(run))
+            limit = f" of {run.max_attempts}" if run is not None and is_counted else ""
+            self._line(f"  attempt {attempt.number}{limit} {result}")
+
+    # --- an attempt
+
+    def _take_step(self, news: StepNews) -> None:
+        self._take_start()
+        step, number = news.step, news.number
+        self._width = max(self._width, min(width_of(inert(step.name)), _WIDEST_NAME))
+        if step.is_running:
+            self._tell_begun()
+            self._steps[number] = step
+            return
+        self._flush_open(number)
+        self._steps.pop(number, None)
+        self._told.discard(f"step {number} begun")
+        self._line(step_line(step, self._width))
+        self._told.add(f"steps of attempt {news.attempt}")
+
+    def _tell_begun(self) -> None:
+        """Say which steps have begun, where that is not drawn."""
+        for number, step in self._steps.items():
+            if not self._screen.is_live and self._is_new(f"step {number} begun"):
+                self._line(f"  {_padded(inert(step.name), self._width)}  ▶")
+
+    def _take_lines(self, news: LinesNews) -> None:
+        self._take_start()
+        self._tell_begun()
+        if news.skipped:
+            self._open.clear()
+            self._line(f"    … {news.skipped:,} lines · rota logs {news.run}")
+        for line in news.lines:
+            place = (line.stream, line.step)
+            text = self._open.pop(place, "") + line.text
+            if line.continues and len(text) < _LONGEST_LINE:
+                self._open[place] = text
+            else:
+                self._quote(text)
+
+    def _flush_open(self, step: int | None = None) -> None:
+        """Show lines that were never finished."""
+        for place in [each for each in self._open if step is None or each[1] == step]:
+            self._quote(self._open.pop(place))
+
+    def _quote(self, text: str) -> None:
+        shown = f"    | {inert_output(text)}"
+        width = self._screen.width
+        self._line(shown if width is None else cut(shown, width - 1))
+
+    def _take_progress(self, progress: Progress) -> None:
+        self._progress = progress
+        share = share_of(progress)
+        if self._screen.is_live or share is None or share == 1:  # all of it: the end comes next
+            return
+        if int(share * _SHARES) == self._share:
+            return
+        self._share = int(share * _SHARES)
+        self._take_start()
+        self._tell_begun()
+        self._line(f"    {progress_words(progress)}")
+
+    def _take_attempt(self, attempt: Attempt) -> None:
+        """Say how an attempt ended, unless it is all that the verdict says."""
+        which = f"attempt {attempt.number}"
+        if not self._is_new(f"{which} ended"):
+            return
+        self._told.add(f"{which} claimed")
+        self._end_way()
+        self._sum_up(self._run)
+        self._flush_open()
+        if f"steps of {which}" not in self._told:
+            widest = max((width_of(inert(step.name)) for step in attempt.steps), default=0)
+            for step in attempt.steps:
+                self._line(step_line(step, min(widest, _WIDEST_NAME)))
+        if attempt.output.state == "pending":
+            self._line(f"  output is still on worker {inert(attempt.worker)}")
+        if attempt.message and not failed_steps(attempt):
+            self._line(f"  {inert(attempt.message)}")
+        self._ended = attempt
+        self._steps, self._progress, self._share, self._width = {}, None, 0, 0
+        self._told = {fact for fact in self._told if not fact.endswith(" begun")}
+        if self._later is not None and self._later.attempt == attempt.number:
+            later, self._later = self._later, None
+            self._take_run(later)
+
+    # --- the screen
+
+    def _draw(self) -> None:
+        if self._screen.is_live:
+            line = self._standing()
+            self._screen.draw([line] if line else [])
+
+    def _standing(self) -> str:
+        """Return how the run stands now, in a line; "" once nothing more happens."""
+        run = self._run
+        if run is None or run.is_settled:
+            return ""
+        if self._way:
+            return f"{self._way}  {elapsed(run.queued_at or run.created_at, self._now)}"
+        if run.state in _WAITING:
+            return ""
+        step = next(reversed(self._steps.values()), None)
+        name = run.state.lower() if step is None else inert(step.name)
+        parts = [f"▶ {cut(name, _WIDEST_NAME)}", _lasting(run, step, self._now)]
+        if self._progress is not None:
+            parts.append(progress_words(self._progress))
+        return "  ".join(filter(None, parts))
+
     def _is_new(self, fact: str) -> bool:
         is_new = fact not in self._told
         self._told.add(fact)
         return is_new
 
-    def _begin(self, run: RunDetail, attempt: int) -> None:
-        """Begin the line that says how the run comes to this attempt."""
-        if self._is_new(f"way to attempt {attempt}"):
-            self.end_line()
-            self._write(f"run {run.id}" if attempt == 1 else f"attempt {attempt}")
-            self._separator = " "
-
-    def _add(self, text: str) -> None:
-        self._write(f"{self._separator}{text}")
-        self._separator = " → "
-
-    def _quote(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self._line(f"    | {line}")
-
     def _line(self, text: str) -> None:
-        self.end_line()
-        self._write(f"{text}\n")
-
-    def _write(self, text: str) -> None:
-        self._stream.write(self._terminal.plain(text))
-        self._stream.flush()
+        self._end_way()
+        self._screen.write(text)
 
 
-def _waiting_for(run: RunDetail) -> str:
+def _lasting(run: Run, step: Step | None, now: datetime | None) -> str:
+    """Format `12 s of 1 m 02 s`: how long the step and the attempt have gone on."""
+    whole = elapsed(run.started_at, now)
+    part = "" if step is None else elapsed(step.started_at, now)
+    return f"{part} of {whole}" if part and part != whole else whole
+
+
+def _waiting_for(run: Run) -> str:
     if run.state == "QUEUED":
         return ""
     if run.waiting:
@@ -201,10 +390,10 @@ def _waiting_for(run: RunDetail) -> str:
     return f" {times.relative(run.eligible_at, times.now())}" if run.eligible_at else ""
 
 
-def _waited(run: RunDetail, attempt: Attempt) -> str:
-    if run.queued_at is None or attempt.number != run.attempt:
+def _waited(run: Run) -> str:
+    if run.queued_at is None or run.claimed_at is None:
         return ""
-    waited = (attempt.claimed_at - run.queued_at).total_seconds()
+    waited = (run.claimed_at - run.queued_at).total_seconds()
     return f" ({times.length(waited)})" if waited >= 0 else ""
 
 
@@ -228,16 +417,29 @@ def took(run: Run) -> str:
     return f"{latest}, {total} in total"
 
 
+_EVENTS: dict[type, str] = {
+    StepNews: "step",
+    ProgressNews: "progress",
+    LinesNews: "lines",
+    Attempt: "attempt",
+}
+
+
 def watch(client: Client, run: str, display: Display, *, timeout: timedelta | None) -> Exit:
-    """Print what happens to a run until it ends; return its exit code."""
+    """Show what happens to a run until it is settled; return its exit code."""
     terminal = display.terminal()
     is_for_people = display.format in (Format.TABLE, Format.WIDE)
+    is_data = display.format in (Format.JSON, Format.JSONL)
     transcript = Transcript(client, terminal, terminal.out if is_for_people else terminal.err)
     seconds = None if timeout is None else timeout.total_seconds()
     ended: RunDetail | None = None
     try:
-        for ended in client.follow_run(run, seconds):
-            transcript.take(ended)
+        for news in client.follow_run(run, seconds, lines=None if is_data else _NEWEST):
+            ended = news if isinstance(news, RunDetail) else None
+            if is_data:
+                show_event(terminal, news)
+            else:
+                transcript.take(news)
     except KeyboardInterrupt:
         transcript.end_line()
         terminal.tell(f"stopped watching; {run} goes on · rota run watch {run}")
@@ -246,131 +448,21 @@ def watch(client: Client, run: str, display: Display, *, timeout: timedelta | No
         transcript.end_line()
         terminal.tell(f"{run} is still going · rota run watch {run}")
         return Exit.STILL_GOING
-    assert ended is not None  # following hands out at least the run that has ended
-    if not is_for_people:
+    assert ended is not None  # following hands out the run that has ended as the last
+    if not is_for_people and not is_data:
         print_data(display, ask(client, Client.get_run(run)).data)
     return OF_FINAL_STATE.get(ended.state, Exit.UNEXPECTED)
 
 
-_STEPS = 20  # lines at most that progress alone is worth where nothing can be drawn over
+def show_event(terminal: Terminal, news: RunNews | CartNews) -> None:
+    """Print what happened as one line of JSON, unless it is only that time has passed."""
+    if isinstance(news, TimeNews):
+        return
+    name = _EVENTS.get(type(news)) or _standing_event(news)
+    terminal.show(inert_json(encode({"event": name, "data": news}).decode()))
 
 
-class ProgressDisplay:
-    """Remembers what was shown, so that only what is new is written."""
-
-    def __init__(self, terminal: Terminal, stream: TextIO) -> None:
-        self._terminal = terminal
-        self._stream = stream
-        self._is_live = can_be_drawn_over(stream)
-        self._shown = ""
-        self._told: tuple[object, ...] = ()
-
-    def take(self, cart: CartDetail) -> None:
-        """Print the progress of the cart, if that is new."""
-        line = progress_line(cart, times.now())
-        if not self._is_live and self._is_worth_a_line(cart):
-            self.write(line)
-        if self._is_live and line != self._shown:
-            self._draw(line)
-        self._shown = line
-
-    def end_line(self) -> None:
-        """End the drawn line, and leave it as it is."""
-        if self._is_live and self._shown:
-            self._stream.write("\n")
-            self._stream.flush()
-            self._shown = ""
-
-    def write(self, line: str) -> None:
-        self._stream.write(self._terminal.plain(line) + "\n")
-        self._stream.flush()
-
-    def _draw(self, line: str) -> None:
-        text = self._terminal.plain(line)
-        while self._terminal.width and width_of(text) >= self._terminal.width:
-            text = text[:-1]
-        self._stream.write(f"{TO_LINE_START}{text}{CLEAR_REST}")
-        self._stream.flush()
-
-    def _is_worth_a_line(self, cart: CartDetail) -> bool:
-        share = cart.done * _STEPS // max(cart.items, 1)
-        # Of very many small waves not each is worth a line.
-        place = cart.place if _waves(cart) <= _STEPS else ""
-        told = (cart.state, cart.reason, place, share)
-        is_new, self._told = told != self._told, told
-        return is_new
-
-
-def progress_line(cart: CartDetail, present: datetime) -> str:
-    """Format `wave 4/13  ██░░…  106/1,000  ✔ 103  ✖ 3  ▶ 20  ETA 03:52 UTC`."""
-    parts = [
-        f"wave {cart.place.replace(' of ', '/')}" if cart.place else "",
-        bar(cart.done / max(cart.items, 1)),
-        f"{cart.done:,}/{cart.items:,}",
-        f"✔ {cart.completed:,}",
-        f"✖ {cart.failed:,}",
-        f"▶ {cart.open - cart.progress.waiting:,}",
-        f"{cart.progress.waiting:,} not started" if cart.progress.waiting else "",
-        _ahead(cart, present),
-    ]
-    return "  ".join(part for part in parts if part)
-
-
-def _ahead(cart: CartDetail, present: datetime) -> str:
-    if cart.state != "RUNNING" or cart.reason:
-        return inert(standing(cart))
-    if cart.eta is None:
-        return ""
-    eta, zone = times.here(cart.eta), times.zone_mark(cart.eta)
-    is_today = eta.date() == times.here(present).date()
-    return f"ETA {eta:%H:%M} {zone}" if is_today else f"ETA {eta:%Y-%m-%d %H:%M} {zone}"
-
-
-def _waves(cart: CartDetail) -> int:
-    _, _, total = cart.place.partition(" of ")
-    return int(total) if total.isdigit() else 0
-
-
-def watch_cart(client: Client, cart: str, display: Display, *, timeout: timedelta | None) -> Exit:
-    """Show a cart's progress until it ends or a person has to decide; return its exit code."""
-    terminal = display.terminal()
-    is_for_people = display.format in (Format.TABLE, Format.WIDE)
-    progress = ProgressDisplay(terminal, terminal.out if is_for_people else terminal.err)
-    seconds = None if timeout is None else timeout.total_seconds()
-    settled: CartDetail | None = None
-    try:
-        for settled in client.follow_cart(cart, seconds):
-            progress.take(settled)
-    except KeyboardInterrupt:
-        progress.end_line()
-        terminal.tell(f"stopped watching; {cart} goes on · rota cart watch {cart}")
-        return Exit.INTERRUPTED
-    except TimeoutError:
-        progress.end_line()
-        terminal.tell(f"{cart} is still going · rota cart watch {cart}")
-        return Exit.STILL_GOING
-    assert settled is not None  # following hands out at least the cart that is settled
-    progress.end_line()
-    if not is_for_people:
-        print_data(display, ask(client, Client.get_cart(cart)).data)
-    _tell_end(terminal, progress, settled, client.address_of_cart(cart))
-    return exit_of_cart(settled)
-
-
-def exit_of_cart(cart: CartDetail) -> Exit:
-    """Return the exit code of a cart that has ended or is paused."""
-    if cart.state == "PAUSED":
-        return Exit.CART_PAUSED
-    if cart.failed_too_often:
-        return Exit.RUN_FAILED
-    return Exit.RUN_STOPPED if cart.was_stopped else Exit.DONE
-
-
-def _tell_end(
-    terminal: Terminal, progress: ProgressDisplay, cart: CartDetail, address: str
-) -> None:
-    progress.write(f"{verdict(terminal, cart)} · {address}")
-    if cart.state == "PARTIAL" and not cart.has_failed:
-        terminal.tell(f"{cart.failed:,} of {cart.items:,} items failed, within what is allowed")
-    for action in actions(cart):
-        terminal.tell(action)
+def _standing_event(news: object) -> str:
+    if isinstance(news, Run):
+        return "end" if isinstance(news, RunDetail) and news.is_settled else "run"
+    return "end" if isinstance(news, CartDetail) and news.is_settled else "cart"

@@ -188,6 +188,7 @@ def _groups(data: bytes) -> Iterator[_Group]:
 CHUNK_LIMIT = 256 * 1024  # bytes of records
 PACKED_LIMIT = CHUNK_LIMIT + 1024  # bytes of their chunk: what does not compress grows a little
 _GZIP = 31  # zlib's window bits for a whole gzip member
+_LATEST = 2_000  # bytes that are remembered of what was printed last
 _LEVEL = 1  # output is compressed as fast as it is printed; higher levels gain little on text
 
 
@@ -234,6 +235,7 @@ class ChunkWriter:
     def __init__(self) -> None:
         self.lines = 0  # records written so far
         self.text_bytes = 0  # as printed
+        self._latest = b""  # the end of what was written last
         self._packed: list[Chunk] = []
         self._packed_size = 0
         self._next_number = 0
@@ -270,8 +272,14 @@ class ChunkWriter:
         self._parts.append(records)
         self._size += len(records)
         self._last_at_ms = at_ms
+        self._latest = text[-_LATEST:]
         self.lines += text.count(b"\n") + 1
         self.text_bytes += len(text) + ends_line
+
+    @property
+    def last_line(self) -> bytes:
+        """Return the last line with a text, or its end if it is long; empty: nothing was said."""
+        return self._latest.rstrip().rpartition(b"\n")[2]
 
     def pack(self) -> None:
         """Close the chunk being filled, if there is anything in it."""
@@ -342,6 +350,10 @@ class OutputRecorder:
         return Totals(self._writer.text_bytes, self._writer.lines, self._dropped)
 
     @property
+    def last_line(self) -> bytes:
+        return self._writer.last_line
+
+    @property
     def has_full_chunk(self) -> bool:
         return self._writer.has_full_chunk
 
@@ -363,6 +375,14 @@ class OutputRecorder:
         """Add a line of Rota's own. The limit does not apply to it."""
         line = " ".join(text.splitlines()).encode(errors="replace")
         self._writer.write(at_ms, Stream.ROTA, step, line, ends_line=True)
+
+    def end_step(self, step: int) -> None:
+        """Record the unfinished lines of a step that has ended: none of the next goes before."""
+        for stream, its in list(self._open):
+            if its == step:
+                line = self._open.pop((stream, its))
+                if line.text:
+                    self._writer.write(line.at_ms, stream, its, bytes(line.text), ends_line=False)
 
     def take_chunks(self, *, force: bool) -> list[Chunk]:
         """Return the full chunks; with `force` all, unfinished lines too. Each is given once."""

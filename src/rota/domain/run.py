@@ -67,10 +67,10 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """End of one step of an attempt."""
+    """One step of an attempt."""
 
     name: str
-    result: str  # completed, failed, timed_out, cancelled, skipped
+    result: str  # completed, failed, timed_out, cancelled, skipped, lost; running: it goes on
     exit_code: int | None = None
     signal: int | None = None
     seconds: float = 0.0
@@ -78,6 +78,36 @@ class StepReport:
     cpu_seconds: float = 0.0  # of all tries together
     max_memory_bytes: int = 0  # of the try that took most
     cause: str = ""  # what made it end so, if anything special did
+    started_at: datetime | None = None  # None: it did not begin, or nobody knows when
+    first_line: int = 0  # how many lines of output the attempt had then
+    lines: int = 0  # and how many came until it ended
+
+    @property
+    def is_running(self) -> bool:
+        return self.result == "running"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """How an attempt stands that goes on, as its worker told last."""
+
+    run: RunId
+    attempt: int
+    at: datetime
+    first_step: int = 0  # number of the first one of `steps`
+    steps: tuple[StepReport, ...] = ()  # the latest that have begun, in their order
+    output_lines: int = 0  # printed so far
+    output_bytes: int = 0
+    last_line: str = ""  # the last whole one, or its beginning
+
+    @property
+    def current(self) -> int | None:
+        """Return the number of the step that began last of those that go on; None: none does."""
+        running = [number for number, step in enumerate(self.steps) if step.is_running]
+        return self.first_step + running[-1] if running else None
+
+    def step(self, number: int) -> StepReport:
+        return self.steps[number - self.first_step]
 
 
 @dataclass(frozen=True, slots=True)

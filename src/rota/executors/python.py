@@ -42,6 +42,7 @@ from rota.sdk.host.wire import (
     Order,
     Printed,
     Run,
+    Step,
     Stop,
     Unusable,
     encode,
@@ -355,6 +356,10 @@ class PythonExecutor:
                 fence = self._sent[each.key].fence(each.key)
                 self._reports.progressed(fence, each.done, each.total, each.message)
         shift = self._reports.store_micros() - _monotonic_micros()
+        for stepped in news.stepped:
+            if stepped.key in self._sent:
+                fence = self._sent[stepped.key].fence(stepped.key)
+                self._reports.stepped(fence, stepped.number, _step_outcome(stepped.step, shift))
         completed, more = self._sorted(news)
         if completed.keys:
             self._complete(completed, shift)
@@ -401,9 +406,7 @@ class PythonExecutor:
             done.ended + shift,
             message=message,
             outputs=msgspec.json.decode(text) if text else None,
-            steps=tuple(
-                StepOutcome(step.name, step.result, seconds=step.seconds) for step in done.steps
-            ),
+            steps=tuple(_step_outcome(step, shift) for step in done.steps),
             cpu_seconds=done.cpu / 1e6,
         )
 
@@ -462,6 +465,12 @@ class PythonExecutor:
         ]
         if outcomes:
             self._reports.ended(outcomes)
+
+
+def _step_outcome(step: Step, shift: int) -> StepOutcome:
+    """Build a step; `shift` converts the machine's monotonic time to the store's."""
+    started_at = max(step.started + shift, 0) if step.started else 0
+    return StepOutcome(step.name, step.result, seconds=step.seconds, started_at=started_at)
 
 
 def _monotonic_micros() -> int:

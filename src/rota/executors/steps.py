@@ -31,7 +31,7 @@ from rota.ports.executor import (
     OutputSink,
     Process,
 )
-from rota.ports.work import Fence, Outcome, StepOutcome
+from rota.ports.work import RUNNING, Fence, Outcome, StepOutcome
 
 log = structlog.get_logger()
 
@@ -225,7 +225,7 @@ class StepExecutor(ABC):
             if _is_wanted(step, attempt) and self._has_time(attempt):
                 await self._run_step(attempt, number, step)
             else:
-                attempt.steps.append(StepOutcome(step.name, "skipped"))
+                self._note(attempt, number, StepOutcome(step.name, "skipped"))
 
     def _has_time(self, attempt: Attempt) -> bool:
         now = self._clock.monotonic()
@@ -233,7 +233,9 @@ class StepExecutor(ABC):
 
     async def _run_step(self, attempt: Attempt, number: int, step: Step) -> None:
         """Run one step with its own retries; a failure is recorded on the attempt."""
-        began = self._clock.monotonic()
+        began, started_at = self._clock.monotonic(), self._reports.store_micros()
+        running = StepOutcome(step.name, RUNNING, started_at=started_at)
+        self._reports.stepped(attempt.fence, number, running)
         limit = self._limit(attempt, step)
         tries = _Tries()
         while True:
@@ -245,13 +247,17 @@ class StepExecutor(ABC):
                 result = attempt.stopped_as()
                 break
         seconds = round(self._clock.monotonic() - began, 3)
-        attempt.steps.append(tries.outcome(step, ending, result, seconds))
+        self._note(attempt, number, tries.outcome(step, ending, result, seconds))
         is_excused = step.continue_on_error and result is AttemptResult.FAILED
         if result is not AttemptResult.COMPLETED and not is_excused and attempt.is_well:
             attempt.result, attempt.failure = result, ending
             attempt.message = f"{_step_label(step)}: {_words(ending, result)}"
             if attempt.complaint and result is AttemptResult.FAILED:
                 attempt.message += f": {attempt.complaint}"
+
+    def _note(self, attempt: Attempt, number: int, step: StepOutcome) -> None:
+        """Record how a step ended, on the attempt and for whoever watches it."""
+        attempt.steps.append(self._reports.stepped(attempt.fence, number, step))
 
     def _limit(self, attempt: Attempt, step: Step) -> float | None:
         """Return a step's deadline: its own timeout, the attempt's, or the grace after its end."""

@@ -16,6 +16,8 @@ from rota.contracts.worker_pb2_grpc import WorkersStub
 from rota.domain.errors import Denied, Invalid, RotaError, Unavailable
 from rota.link import grpc_messages as messages
 from rota.link.grpc_checks import ADMITTED
+from rota.link.grpc_notes import note_message, progress_message
+from rota.link.parts import in_requests
 from rota.ports.rpc import MAX_MESSAGE
 from rota.ports.work import (
     MAX_ITEMS,
@@ -32,6 +34,7 @@ from rota.ports.work import (
     ReportAnswer,
     Start,
     StartAnswer,
+    StepNote,
     Welcome,
 )
 
@@ -182,8 +185,12 @@ class GrpcLink:
 
     async def progress(self, items: Sequence[Progress]) -> None:
         for piece in _in_pieces(items):
-            told = [messages.progress_message(item) for item in piece]
+            told = [progress_message(item) for item in piece]
             await self._ask("done", progress=pb.ProgressItems(items=told))
+
+    async def note(self, items: Sequence[StepNote]) -> None:
+        for piece in in_requests(items):
+            await self._ask("done", steps=pb.StepNotes(items=map(note_message, piece)))
 
     async def leave(self) -> None:
         await self._ask("done", leave=pb.Leave())

@@ -17,6 +17,7 @@ from rota.domain.errors import Conflict, Denied, Invalid, NotFound, RotaError, U
 from rota.domain.output import INLINE_LIMIT
 from rota.domain.spec import JobSpec
 from rota.link import grpc_checks as checks
+from rota.link.parts import in_parts
 from rota.ports.work import (
     MAX_AMOUNT,
     MAX_FENCE,
@@ -42,7 +43,6 @@ from rota.ports.work import (
     Order,
     Outcome,
     OutputChunk,
-    Progress,
     Refused,
     Report,
     ReportAnswer,
@@ -54,7 +54,6 @@ from rota.ports.work import (
     Welcome,
     Witness,
     WorkBatch,
-    in_parts,
     storable,
 )
 
@@ -107,7 +106,9 @@ def _fences(
     return runs, numbers
 
 
-def _fence_of(message: pb.Outcome | pb.OutputChunk | pb.Progress) -> tuple[str, int]:
+def fence_of(
+    message: pb.Outcome | pb.OutputChunk | pb.Progress | pb.StepNote,
+) -> tuple[str, int]:
     return checks.name(message.run, "run"), checks.count(message.fence, "fence", MAX_FENCE)
 
 
@@ -355,7 +356,7 @@ def _outcome_message(outcome: Outcome) -> pb.Outcome:
         signal=outcome.signal,
         message=storable(message),
         outputs_json=outputs,
-        steps=[_step_message(step) for step in outcome.steps],
+        steps=[step_message(step) for step in outcome.steps],
         cpu_seconds=outcome.cpu_seconds,
         max_memory_bytes=outcome.max_memory_bytes,
         output=outcome.output,
@@ -367,7 +368,7 @@ def _outcome_message(outcome: Outcome) -> pb.Outcome:
 
 
 def _outcome_from(message: pb.Outcome) -> Outcome:
-    run, number = _fence_of(message)
+    run, number = fence_of(message)
     return Outcome(
         run,
         number,
@@ -380,7 +381,7 @@ def _outcome_from(message: pb.Outcome) -> Outcome:
         outputs=checks.json(message.outputs_json, MAX_OUTPUTS, "outputs_json")
         if message.HasField("outputs_json")
         else None,
-        steps=tuple(map(_step_from, checks.items(message.steps, "steps", MAX_STEPS))),
+        steps=tuple(map(_ended_from, checks.items(message.steps, "steps", MAX_STEPS))),
         cpu_seconds=checks.seconds(message.cpu_seconds, "cpu_seconds"),
         max_memory_bytes=checks.count(message.max_memory_bytes, "max_memory_bytes"),
         output=checks.data(message.output, INLINE_LIMIT, "output"),
@@ -391,7 +392,7 @@ def _outcome_from(message: pb.Outcome) -> Outcome:
     )
 
 
-def _step_message(step: StepOutcome) -> pb.StepOutcome:
+def step_message(step: StepOutcome) -> pb.StepOutcome:
     return pb.StepOutcome(
         name=step.name,
         result=_STEP_RESULT_NUMBERS[step.result],
@@ -402,10 +403,13 @@ def _step_message(step: StepOutcome) -> pb.StepOutcome:
         cpu_seconds=step.cpu_seconds,
         max_memory_bytes=step.max_memory_bytes,
         cause=storable(step.cause),
+        started_at=step.started_at,
+        first_line=step.first_line,
+        lines=step.lines,
     )
 
 
-def _step_from(message: pb.StepOutcome) -> StepOutcome:
+def step_from(message: pb.StepOutcome) -> StepOutcome:
     return StepOutcome(
         name=storable(message.name),
         result=_word(_STEP_RESULTS, message.result, "step_result"),
@@ -416,7 +420,16 @@ def _step_from(message: pb.StepOutcome) -> StepOutcome:
         cpu_seconds=checks.seconds(message.cpu_seconds, "cpu_seconds"),
         max_memory_bytes=checks.count(message.max_memory_bytes, "max_memory_bytes"),
         cause=checks.label(message.cause),
+        started_at=checks.instant(message.started_at, "started_at"),
+        first_line=checks.count(message.first_line, "first_line"),
+        lines=checks.count(message.lines, "lines"),
     )
+
+
+def _ended_from(message: pb.StepOutcome) -> StepOutcome:
+    if message.result == pb.STEP_RESULT_RUNNING:
+        raise checks.bad("step_result: a step goes on although its attempt has ended")
+    return step_from(message)
 
 
 def _word(words: Mapping[int, str], number: int, what: str) -> str:
@@ -437,7 +450,7 @@ def report_answer_from(message: pb.ReportAnswer) -> ReportAnswer:
     return ReportAnswer(fences_from(message.refused), fences_from(message.again))
 
 
-# --- output and progress
+# --- output
 
 
 def chunk_message(chunk: OutputChunk) -> pb.OutputChunk:
@@ -456,7 +469,7 @@ def chunk_message(chunk: OutputChunk) -> pb.OutputChunk:
 
 
 def chunk_from(message: pb.OutputChunk) -> OutputChunk:
-    return OutputChunk(*_fence_of(message), meta=_meta_from(message), data=message.data)
+    return OutputChunk(*fence_of(message), meta=_meta_from(message), data=message.data)
 
 
 def _meta_from(message: pb.OutputChunk) -> ChunkMeta:
@@ -467,25 +480,6 @@ def _meta_from(message: pb.OutputChunk) -> ChunkMeta:
         bytes=checks.count(message.text_bytes, "text_bytes"),
         first_at=checks.instant(message.first_at_ms * 1_000, "first_at_ms") // 1_000,
         last_at=checks.instant(message.last_at_ms * 1_000, "last_at_ms") // 1_000,
-    )
-
-
-def progress_message(progress: Progress) -> pb.Progress:
-    return pb.Progress(
-        run=progress.run,
-        fence=progress.number,
-        done=progress.done,
-        total=progress.total,
-        message=storable(progress.message),
-    )
-
-
-def progress_from(message: pb.Progress) -> Progress:
-    return Progress(
-        *_fence_of(message),
-        done=checks.measure(message.done, "done"),
-        total=checks.measure(message.total, "total") if message.HasField("total") else None,
-        message=storable(message.message),
     )
 
 

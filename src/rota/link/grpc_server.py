@@ -19,6 +19,7 @@ from rota.contracts.worker_pb2_grpc import WorkersServicer, add_WorkersServicer_
 from rota.domain.errors import Conflict, Denied, NotFound, RotaError, Unavailable, first_of
 from rota.link import grpc_checks as checks
 from rota.link import grpc_messages as messages
+from rota.link.grpc_notes import note_from, progress_from
 from rota.ports.rpc import bearer_in, host_of_peer, rpc_status_of
 from rota.ports.work import (
     OUTDATED_WORKER,
@@ -267,6 +268,8 @@ class _Conversation:
                     return await self._output(message.output)
                 case "progress":
                     return await self._progress(message.progress)
+                case "steps":
+                    return await self._note(message.steps)
                 case "leave":
                     return await self._leave()
                 case "credential":
@@ -297,8 +300,13 @@ class _Conversation:
         return {"report": messages.report_answer_message(answer)}
 
     async def _progress(self, message: pb.ProgressItems) -> dict[str, Any]:
-        items = [messages.progress_from(each) for each in checks.items(message.items, "progress")]
+        items = [progress_from(each) for each in checks.items(message.items, "progress")]
         await self._desk.progress(self._session, items)
+        return {"done": pb.Done()}
+
+    async def _note(self, message: pb.StepNotes) -> dict[str, Any]:
+        notes = [note_from(each) for each in checks.items(message.items, "notes")]
+        await self._desk.note(self._session, notes)
         return {"done": pb.Done()}
 
     async def _leave(self) -> dict[str, Any]:

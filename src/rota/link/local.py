@@ -25,6 +25,7 @@ from rota.domain.errors import (
     Unavailable,
     first_of,
 )
+from rota.link.parts import in_parts, in_requests
 from rota.ports.work import (
     OUTDATED_SERVER,
     OUTDATED_WORKER,
@@ -42,9 +43,9 @@ from rota.ports.work import (
     ReportAnswer,
     Start,
     StartAnswer,
+    StepNote,
     Welcome,
     WorkerDesk,
-    in_parts,
 )
 
 # Frames are those of `sdk/host/wire.py`, four bytes of length and MessagePack. They are described
@@ -101,6 +102,7 @@ VERBS = {
     "report": _verb(Report, ReportAnswer),
     "output": _verb(tuple[OutputChunk, ...], ReportAnswer),
     "progress": _verb(tuple[Progress, ...], None),
+    "note": _verb(tuple[StepNote, ...], None),
     "leave": _verb(None, None),
 }
 ORDERS = msgspec.msgpack.Decoder(Order)
@@ -211,6 +213,10 @@ class LocalLink:
 
     async def progress(self, items: Sequence[Progress]) -> None:
         await self._ask("progress", tuple(items))
+
+    async def note(self, items: Sequence[StepNote]) -> None:
+        for piece in in_requests(items):
+            await self._ask("note", tuple(piece))
 
     async def leave(self) -> None:
         await self._ask("leave", None)
@@ -506,6 +512,7 @@ class _Conversation:
             "report": self._desk.report,
             "output": self._desk.output,
             "progress": self._desk.progress,
+            "note": self._desk.note,
         }
         if verb == "leave":
             return await self._desk.leave(self._session)

@@ -252,6 +252,22 @@ async def raw(engine: Engine, run: RunId, attempt: int) -> AsyncGenerator[bytes,
         position = pieces[-1].next_line
 
 
+class OutputReader:
+    """Reader of the output of one attempt, again and again while it grows."""
+
+    def __init__(self, engine: Engine, run: RunId, attempt: int) -> None:
+        self._run = run
+        self._attempt = attempt
+        self._loader = _Loader(engine)
+
+    async def read(self, from_line: int, newest: int | None = None) -> OutputWindow:
+        """Read from a line on; only the newest so many lines, if more have arrived since."""
+        arrived = await _arrived(self._loader.engine, self._run, self._attempt)
+        if newest is not None:
+            from_line = max(from_line, arrived.total_lines - newest)
+        return await _window(self._loader, arrived, from_line, _WINDOW_LINES)
+
+
 async def follow(
     engine: Engine, run: RunId, attempt: int, from_line: int = 0
 ) -> AsyncGenerator[OutputWindow, None]:
@@ -261,12 +277,11 @@ async def follow(
     left on its worker is not waited for longer than that.
     """
     listener = engine.queue.listen(output_topic(run))
-    loader = _Loader(engine)
+    reader = OutputReader(engine, run, attempt)
     is_silent = False
     try:
         while True:
-            arrived = await _arrived(engine, run, attempt)
-            window = await _window(loader, arrived, from_line, _WINDOW_LINES)
+            window = await reader.read(from_line)
             yield window
             if window.is_last or (is_silent and window.pending_bytes and not window.lines):
                 return

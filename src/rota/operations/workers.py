@@ -28,11 +28,14 @@ from rota.operations.engine import Engine
 from rota.ports.records import Finished, Session
 from rota.ports.work import (
     CREDENTIAL,
+    MAX_LAST_LINE,
+    STEPS,
     EndBatch,
     Fence,
     Hello,
     Outcome,
     Report,
+    StepNote,
     StepOutcome,
     Welcome,
     WorkerIdentity,
@@ -57,7 +60,7 @@ async def register(
     `identity` is what its credential says; None: it needs none, on the server's own machine.
     """
     credential = identity.credential if identity else None
-    requests = (CREDENTIAL,) if identity and identity.is_renewable else ()
+    requests = (STEPS, CREDENTIAL) if identity and identity.is_renewable else (STEPS,)
     if hello.resumes:
         resumed = await engine.store.resume(hello, server, credential)
         if resumed is not None:
@@ -203,6 +206,19 @@ def _bounded(outcome: Outcome) -> Outcome:
 
 def _bounded_step(step: StepOutcome) -> StepOutcome:
     return msgspec.structs.replace(step, name=storable(step.name), cause=storable(step.cause))
+
+
+async def note(engine: Engine, session: SessionId, notes: Sequence[StepNote]) -> frozenset[Fence]:
+    """Store how attempts stand that go on, as their worker tells; return those that it has."""
+    bounded = [
+        msgspec.structs.replace(
+            note,
+            steps=tuple(map(_bounded_step, note.steps)),
+            last_line=storable(note.last_line[:MAX_LAST_LINE]),
+        )
+        for note in notes
+    ]
+    return await engine.store.tell_notes(session, bounded)
 
 
 def _not_kept(complaint: str) -> str:

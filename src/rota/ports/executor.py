@@ -11,7 +11,7 @@ from typing import Protocol
 
 from rota.domain.output import Stream
 from rota.domain.spec import JobSpec, RunLimits
-from rota.ports.work import Fence, Outcome, Work, WorkBatch
+from rota.ports.work import Fence, Outcome, StepOutcome, Work, WorkBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,13 @@ class AttemptReports(Protocol):
         ...
 
     def progressed(self, fence: Fence, done: float, total: float | None, message: str) -> None: ...
+
+    def stepped(self, fence: Fence, number: int, step: StepOutcome) -> StepOutcome:
+        """Note that a step began (its result is `RUNNING`) or ended: somebody may watch.
+
+        Numbers count from 0, by begin. Returns the step with its place in the output.
+        """
+        ...
 
     def completed(self, completions: Completions) -> None:
         """Report attempts that completed, and printed all they will."""

@@ -25,7 +25,7 @@ from rota.domain.ids import JobId, RunId, ServerId, SessionId
 from rota.domain.job import Job
 from rota.domain.keys import Declaration, Key, KeyKind
 from rota.domain.lateness import Congestion
-from rota.domain.run import Attempt, LateResult, Run
+from rota.domain.run import Attempt, LateResult, Note, Run
 from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
 from rota.ports.carts import NO_TEMPLATES, CartStore, TemplateChanges
@@ -70,7 +70,7 @@ from rota.ports.records import (
     SubmittedBackfill,
     SubmittedRun,
 )
-from rota.ports.work import Fence, Hello, Progress, Report, Start, StartAnswer
+from rota.ports.work import Fence, Hello, Progress, Report, Start, StartAnswer, StepNote
 
 
 class LimitStore(Protocol):
@@ -381,6 +381,14 @@ class RunStore(Protocol):
     ) -> tuple[Fence, ...]:
         """Record how far runs are; return those that the session has not leased (any more)."""
         ...
+
+    async def tell_notes(self, session: SessionId, notes: Sequence[StepNote]) -> frozenset[Fence]:
+        """Replace what is known of attempts that the session has leased; return which it has."""
+        ...
+
+    # Of attempts that go on; and the end of those that are over, which returns how many they were.
+    async def notes(self, runs: Collection[str]) -> dict[RunId, Note]: ...
+    async def forget_notes(self, limit: int) -> int: ...
 
     async def runs(self, query: RunQuery, /) -> list[Run]: ...
 

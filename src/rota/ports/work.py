@@ -7,7 +7,7 @@ attempt itself. What only some attempts have is an object of its own, or is foun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Protocol, TypeVar
@@ -25,6 +25,8 @@ MAX_TOTAL = 2**48  # far more lines or bytes than anything prints, and sums of i
 KNOWN_SPECS = 10_000  # told in a stream: a worker remembers the latest, a server counts on no more
 MAX_ITEMS = 1_000  # in one request of a worker
 MAX_STEPS = 1_000  # of one attempt; more are summed up in the last
+MAX_NOTED_STEPS = 100  # of an attempt that goes on: the latest
+MAX_LAST_LINE = 500  # characters that a note has of it
 MAX_LABELS = 100  # of a worker; also of the resources it offers
 MAX_NAME = 200  # characters; also of a label and of its value
 MAX_TEXT = 64 * 1024  # characters of a text for people
@@ -89,6 +91,17 @@ class Fence(msgspec.Struct, frozen=True, array_like=True):
     @property
     def attempt(self) -> int:
         return attempt_in(self.number)
+
+
+class OfAttempt(msgspec.Struct, frozen=True, array_like=True):
+    """Beginning of messages about one attempt."""
+
+    run: str
+    number: FenceNumber  # of its fence
+
+    @property
+    def fence(self) -> Fence:
+        return Fence(self.run, self.number)
 
 
 class Work(msgspec.Struct, frozen=True, array_like=True):
@@ -238,34 +251,8 @@ class Move(msgspec.Struct, frozen=True, tag="move"):
 Order = Dispatch | Cancel | Watch | Move  # what a server sends a worker unasked
 
 
-def in_parts(
-    dispatch: Dispatch, encode: Callable[[Dispatch], T], size: Callable[[T], int], most: int
-) -> Iterator[T]:
-    """Encode a dispatch, halved until the parts are small enough; no work goes before its spec."""
-    whole = encode(dispatch)
-    if size(whole) <= most or len(dispatch.specs) + len(dispatch.batch) <= 1:
-        yield whole
-        return
-    for half in _halves(dispatch):
-        yield from in_parts(half, encode, size, most)
-
-
-def _halves(dispatch: Dispatch) -> tuple[Dispatch, Dispatch]:
-    batch, specs, first = dispatch.batch, dispatch.specs, dispatch.first
-    if specs and len(batch):
-        return Dispatch(WorkBatch(), specs), Dispatch(batch, (), first)
-    if specs:
-        middle = len(specs) // 2
-        return Dispatch(WorkBatch(), specs[:middle]), Dispatch(WorkBatch(), specs[middle:])
-    middle = len(batch) // 2
-    return (
-        Dispatch(batch.part(range(middle)), (), first),
-        Dispatch(batch.part(range(middle, len(batch))), (), first and first + middle),
-    )
-
-
 class StepOutcome(msgspec.Struct, frozen=True, array_like=True):
-    """End of one step; `result` is completed, failed, timed_out, cancelled or skipped."""
+    """One step; `result` is completed, failed, timed_out, cancelled, skipped; in notes, running."""
 
     name: str
     result: str
@@ -276,6 +263,11 @@ class StepOutcome(msgspec.Struct, frozen=True, array_like=True):
     cpu_seconds: float = 0.0  # of all tries together
     max_memory_bytes: Total = 0  # of the try that took most
     cause: str = ""  # a word for what stopped it, such as `oom`; "": nothing special
+    started_at: Micros = (
+        0  # by the worker's estimate of the store's clock; 0: not begun, or unknown
+    )
+    first_line: Total = 0  # how many lines of output the attempt had then
+    lines: Total = 0  # and how many came until it ended
 
 
 class EndBatch(msgspec.Struct, frozen=True, array_like=True):
@@ -361,39 +353,32 @@ class ChunkMeta(msgspec.Struct, frozen=True, array_like=True):
     last_at: Millis
 
 
-class OutputChunk(msgspec.Struct, frozen=True, array_like=True):
-    run: str
-    number: FenceNumber  # of its fence
+class OutputChunk(OfAttempt, frozen=True, array_like=True):
     meta: ChunkMeta
     data: bytes  # compressed records
 
-    @property
-    def fence(self) -> Fence:
-        return Fence(self.run, self.number)
 
-
-class Start(msgspec.Struct, frozen=True, array_like=True):
+class Start(OfAttempt, frozen=True, array_like=True):
     """Attempt that begins (a permit is asked before it does) or has begun."""
 
-    run: str
-    number: FenceNumber  # of its fence
     started_at: Micros  # by the worker's estimate of the store's clock
 
-    @property
-    def fence(self) -> Fence:
-        return Fence(self.run, self.number)
 
-
-class Progress(msgspec.Struct, frozen=True, array_like=True):
-    run: str
-    number: FenceNumber  # of its fence
+class Progress(OfAttempt, frozen=True, array_like=True):
     done: float
     total: float | None
     message: str = ""
 
-    @property
-    def fence(self) -> Fence:
-        return Fence(self.run, self.number)
+
+class StepNote(OfAttempt, frozen=True, array_like=True):
+    """How an attempt stands that goes on: replaces what was told of it before."""
+
+    at: Micros  # by the worker's estimate of the store's clock
+    first_step: Number = 0  # number of the first one of `steps`
+    steps: tuple[StepOutcome, ...] = ()  # the latest that have begun, in their order
+    output_lines: Total = 0  # printed so far
+    output_bytes: Total = 0
+    last_line: str = ""  # the last whole one, or its beginning
 
 
 class Offer(msgspec.Struct, frozen=True, array_like=True):
@@ -510,6 +495,8 @@ class JoinWish(msgspec.Struct, frozen=True):
 
 
 CREDENTIAL = "credential"  # the optional request by which a worker asks for its next one
+STEPS = "steps"  # the one by which it sends notes
+RUNNING = "running"  # the result of a step that goes on
 
 
 class CredentialDesk(Protocol):
@@ -557,6 +544,10 @@ class WorkerLink(Protocol):
         """Send progress: a hint, which may be lost."""
         ...
 
+    async def note(self, items: Sequence[StepNote]) -> None:
+        """Send notes, also a hint; only where the welcome named the request."""
+        ...
+
     async def receive(self) -> Order:
         """Return the next order of the server."""
         ...
@@ -588,6 +579,8 @@ class WorkerDesk(Protocol):
     async def output(self, session: str, chunks: Sequence[OutputChunk]) -> ReportAnswer: ...
 
     async def progress(self, session: str, items: Sequence[Progress]) -> None: ...
+
+    async def note(self, session: str, items: Sequence[StepNote]) -> None: ...
 
     async def next_order(self, session: str, stream: int) -> Order:
         """Return the next order for this connection. `NotFound` once there is a newer one."""

@@ -28,6 +28,8 @@ from rota.api.carts import (
     Cells,
     CommandedCart,
     FailureGroup,
+    RunningItem,
+    WatchedCart,
     ordinal,
 )
 from rota.api.events import Event
@@ -66,7 +68,7 @@ from rota.api.jobs import (
     Upcoming,
 )
 from rota.api.limits import Bucket, DeclarationChange, Limit, Quota, Resource, Share, Use
-from rota.api.output import LogBlock, LogLine, LogMatches, LogPage, LogWindow
+from rota.api.output import LinesNews, LogBlock, LogLine, LogMatches, LogPage, LogWindow
 from rota.api.plans import (
     Change,
     Plan,
@@ -84,13 +86,17 @@ from rota.api.runs import (
     Attempt,
     Batch,
     LateResult,
+    Note,
     OutputSummary,
     PlannedRun,
     Progress,
+    ProgressNews,
     Reason,
     Run,
     RunDetail,
     Step,
+    StepNews,
+    TimeNews,
 )
 from rota.api.tokens import (
     Caller,
@@ -159,6 +165,7 @@ __all__ = [
     "Lateness",
     "LedgerEntry",
     "Limit",
+    "LinesNews",
     "Load",
     "LoadBucket",
     "LoadPeak",
@@ -172,6 +179,7 @@ __all__ = [
     "NewToken",
     "NewWorkerToken",
     "NotReason",
+    "Note",
     "Obstacle",
     "Offer",
     "OrderOfService",
@@ -188,6 +196,7 @@ __all__ = [
     "Problem",
     "ProblemReport",
     "Progress",
+    "ProgressNews",
     "Project",
     "ProjectChange",
     "Quiet",
@@ -197,6 +206,7 @@ __all__ = [
     "Resource",
     "Run",
     "RunDetail",
+    "RunningItem",
     "Saturation",
     "Schedule",
     "SchedulePreview",
@@ -212,13 +222,16 @@ __all__ = [
     "SkippedDueTimes",
     "SlowRun",
     "Step",
+    "StepNews",
     "Submission",
     "SubmittedJob",
+    "TimeNews",
     "Token",
     "Upcoming",
     "Use",
     "Validation",
     "Waits",
+    "WatchedCart",
     "Why",
     "Worker",
     "WorkerToken",

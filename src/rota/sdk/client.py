@@ -35,6 +35,7 @@ from rota.sdk.server import find_server
 from rota.sdk.tokens import TokenVerbs
 from rota.sdk.transport import Transport
 from rota.sdk.verbs import Action, Course, Flow, Hand, NextEvent, Pause
+from rota.sdk.watching import WatchingVerbs
 from rota.sdk.workers import WorkerVerbs
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Verbs(
     ProjectVerbs,
     RunVerbs,
     TokenVerbs,
+    WatchingVerbs,
     WorkerVerbs,
 ):
     """Verbs of both clients; a new verb is written in the module of its noun, and only there."""

@@ -34,11 +34,13 @@ class Reporter(Protocol):
 
     def log(self, text: str) -> None: ...
 
-    def step_began(self, number: int | None) -> None:
-        """Assign output to this step from here on; None: to none."""
+    def step_began(self, number: int, name: str) -> None:
+        """Assign output to this step from here on. Numbers count from 0, by begin."""
         ...
 
-    def step_ended(self, report: StepReport) -> None: ...
+    def step_ended(self, number: int, report: StepReport, outer: int | None) -> None:
+        """Note how a step ended, and assign output to the one around it; None: there is none."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Context:
         self._identity = identity
         self._reporter = reporter
         self._steps = 0
+        self._step: int | None = None  # the innermost that goes on
 
     @property
     def run_id(self) -> str:
@@ -107,8 +110,10 @@ class Context:
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Time a named part of the work, and show it as a step of the attempt."""
-        self._reporter.step_began(self._steps)
+        number, outer = self._steps, self._step
         self._steps += 1
+        self._step = number
+        self._reporter.step_began(number, name)
         began = time.monotonic()
         result = "failed"
         try:
@@ -118,5 +123,6 @@ class Context:
             result = "cancelled"
             raise
         finally:
-            self._reporter.step_began(None)
-            self._reporter.step_ended(StepReport(name, result, time.monotonic() - began))
+            self._step = outer
+            report = StepReport(name, result, time.monotonic() - began)
+            self._reporter.step_ended(number, report, outer)

@@ -37,6 +37,7 @@ class EventVerbs:
 class ServerEvent:
     name: str
     data: str
+    id: str = ""  # of this or the latest event that had one
 
 
 class EventReader:
@@ -45,6 +46,7 @@ class EventReader:
     def __init__(self) -> None:
         self._rest = b""
         self._name = ""
+        self._id = ""
         self._data: list[str] = []
 
     def feed(self, data: bytes) -> list[ServerEvent]:
@@ -62,9 +64,11 @@ class EventReader:
             self._name = value
         elif field == "data":
             self._data.append(value)
+        elif field == "id":
+            self._id = value
         return None
 
     def _finish(self) -> ServerEvent | None:
         name, data = self._name, self._data
         self._name, self._data = "", []
-        return ServerEvent(name or "message", "\n".join(data)) if data else None
+        return ServerEvent(name or "message", "\n".join(data), self._id) if data else None

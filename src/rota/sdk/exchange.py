@@ -129,9 +129,10 @@ def patch(answer: type[T], path: str, document: object) -> Call[T]:
     return Call(answer, "PATCH", path, {}, _JSON, msgspec.json.encode(document))
 
 
-def live(call: Call[bytes]) -> Call[bytes]:
-    """Return the call as a live stream of events."""
-    return replace(call, headers={"Accept": EVENT_STREAM})
+def live(call: Call[bytes], after: str = "") -> Call[bytes]:
+    """Return the call as a live stream of events, which goes on after one; "": from its begin."""
+    position = {"Last-Event-ID": after} if after else {}
+    return replace(call, headers={"Accept": EVENT_STREAM, **position})
 
 
 def path_of(*parts: str) -> str:

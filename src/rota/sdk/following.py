@@ -1,4 +1,4 @@
-"""Following runs, carts and events until nothing more happens by itself.
+"""Waiting for runs and carts, and following logs and events; `watching` has the rest.
 
 Each flow is written once, without I/O (see `verbs`), and survives a server that is away for a
 while: it asks again, and goes on where it broke off.
@@ -48,22 +48,6 @@ def wait(run: str, timeout_seconds: float | None = None) -> Flow[RunDetail, RunD
 
     Retries while the server is away for a while. A `TimeoutError` leaves the run going.
     """
-    return (yield from follow_run(run, timeout_seconds))
-
-
-def wait_for_cart(cart: str, timeout_seconds: float | None = None) -> Flow[CartDetail, CartDetail]:
-    """Wait until nothing more happens to the cart by itself: it is final, or PAUSED.
-
-    Retries while the server is away for a while. A `TimeoutError` leaves the cart going.
-    """
-    return (yield from follow_cart(cart, timeout_seconds))
-
-
-def follow_run(run: str, timeout_seconds: float | None = None) -> Flow[RunDetail, RunDetail]:
-    """Yield the run at each look, soon after it changed; the last time it is settled.
-
-    Ends and errors are those of `wait`.
-    """
 
     def position(found: RunDetail) -> object:
         return found.state, found.attempt
@@ -71,11 +55,11 @@ def follow_run(run: str, timeout_seconds: float | None = None) -> Flow[RunDetail
     return (yield from _looks(get_run(run), f"run {run}", timeout_seconds, position))
 
 
-def follow_cart(cart: str, timeout_seconds: float | None = None) -> Flow[CartDetail, CartDetail]:
-    """Yield the cart at each look; the last time it is settled.
+def wait_for_cart(cart: str, timeout_seconds: float | None = None) -> Flow[CartDetail, CartDetail]:
+    """Wait until nothing more happens to the cart by itself: it is final, or PAUSED.
 
-    Polls less and less often, also while the cart goes on: carts are long, and their watchers
-    many. Ends and errors are those of `wait_for_cart`.
+    Retries while the server is away for a while, and polls less and less often. A `TimeoutError`
+    leaves the cart going.
     """
 
     def position(_: CartDetail) -> object:
@@ -139,10 +123,8 @@ def follow_events(*, after: int | str | None = None) -> Flow[Event, None]:
 
 
 class FollowingVerbs:
-    follow_cart = Following(follow_cart)
     follow_events = Following(follow_events)
     follow_log = Following(follow_log)
-    follow_run = Following(follow_run)
     read_log = Following(read_log)
     wait = Waiting(wait)
     wait_for_cart = Waiting(wait_for_cart)
@@ -185,6 +167,11 @@ class Deadline:
     def __init__(self, seconds: float | None) -> None:
         self._end = None if seconds is None else time.monotonic() + seconds
 
+    def check(self, what: str) -> None:
+        """Raise `TimeoutError` once the deadline has passed."""
+        if self.cut(1.0) <= 0:
+            raise TimeoutError(what)
+
     def cut(self, seconds: float) -> float:
         """Limit a pause to the time left; 0 or less once the deadline has passed."""
         return seconds if self._end is None else min(seconds, self._end - time.monotonic())
@@ -197,9 +184,8 @@ def _looks(
     position: Callable[[S], object],
 ) -> Flow[S, S]:
     """Poll until settled: again soon after its position changed, less and less often if not."""
-    # Asked, not streamed: no stream tells the states of one run. That of its log makes the worker
-    # send all output and tells the end after it, and that of events has each item of a cart. A
-    # stream is also a connection kept for as long as somebody waits, and programs wait for many.
+    # Asked, not streamed: a stream is a connection that is kept for as long as somebody waits, and
+    # programs wait for many. That of a run makes its worker tell all that happens, too.
     deadline, pauses, outage = Deadline(timeout_seconds), Pauses(), Outage()
     found: S | None = None
     while True:

@@ -295,8 +295,8 @@ class _Terminal:
     def log(self, text: str) -> None:
         sys.stdout.write(text)
 
-    def step_began(self, number: int | None) -> None:
+    def step_began(self, number: int, name: str) -> None:
         """Ignore steps: only runs show them."""
 
-    def step_ended(self, report: StepReport) -> None:
+    def step_ended(self, number: int, report: StepReport, outer: int | None) -> None:
         """Ignore steps: only runs show them."""

@@ -10,6 +10,8 @@ from itertools import islice
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
+import msgspec
+
 from rota.domain.errors import StaleStream
 from rota.domain.ids import instant, stable_fraction
 from rota.domain.job import RunRules
@@ -26,6 +28,7 @@ from rota.store.claims import Wish, present, take
 from rota.store.dependencies import leave_ends
 from rota.store.gates import lock_free_gates, lock_gates_of
 from rota.store.keys import charge_output
+from rota.store.notes import steps_of_lost
 from rota.store.releases import release_jobs
 from rota.store.rows import by_kind, from_json, optional_instant, optional_micros, to_json
 from rota.store.runs import settle_output
@@ -279,10 +282,12 @@ def lose(
     rows = {row["id"]: row for row in (yield query("runs_to_change", ids={*ids, *beside}))}
     arrived = yield query("sum_chunks", ids=ids)
     torn = {(row["run_id"], row["attempt"]): row for row in arrived}
+    steps = yield from steps_of_lost(ids)
     lost: dict[str, list[Outcome]] = defaultdict(list)
     for row in leased:
         run = rows[row["id"]]
         outcome = _lost_outcome(tx.now, row, run, loss, torn.get((row["id"], row["attempt"])))
+        outcome = msgspec.structs.replace(outcome, steps=steps.get(outcome.fence, ()))
         if _is_leased(run, row["session"], outcome):
             lost[row["session"]].append(outcome)
     for session, outcomes in sorted(lost.items()):

@@ -22,6 +22,7 @@ from rota.domain.run import (
     Attempt,
     AttemptResult,
     LateResult,
+    Note,
     OutputState,
     OutputSummary,
     Reason,
@@ -265,7 +266,6 @@ def item_from(row: Row, served: Collection[str]) -> Item:
 
 
 def attempt_from(row: Row) -> Attempt:
-    steps = _steps_decoder.decode(row["steps"]) if row["steps"] else ()
     return Attempt(
         run=RunId(row["run_id"]),
         number=row["number"],
@@ -278,7 +278,7 @@ def attempt_from(row: Row) -> Attempt:
         exit_code=row["exit_code"],
         signal=row["signal"],
         message=row["message"],
-        steps=tuple(StepReport(**msgspec.structs.asdict(step)) for step in steps),
+        steps=steps_from(row["steps"]),
         usage=Usage(row["cpu_seconds"], row["max_memory"]),
         output=OutputSummary(
             OutputState(row["output_state"]),
@@ -286,6 +286,33 @@ def attempt_from(row: Row) -> Attempt:
             row["output_lines"],
             bool(row["truncated"]),
         ),
+    )
+
+
+def outcomes_from(text: str | None) -> tuple[StepOutcome, ...]:
+    """Steps as their worker told them."""
+    return _steps_decoder.decode(text) if text else ()
+
+
+def steps_from(text: str | None) -> tuple[StepReport, ...]:
+    return tuple(map(_step_from, outcomes_from(text)))
+
+
+def _step_from(step: StepOutcome) -> StepReport:
+    fields = msgspec.structs.asdict(step)
+    return StepReport(**{**fields, "started_at": optional_instant(step.started_at or None)})
+
+
+def note_from(row: Row) -> Note:
+    return Note(
+        run=RunId(row["run_id"]),
+        attempt=row["attempt"],
+        at=instant(row["told_at"]),
+        first_step=row["first_step"],
+        steps=steps_from(row["steps"]),
+        output_lines=row["output_lines"],
+        output_bytes=row["output_bytes"],
+        last_line=row["last_line"],
     )
 
 

@@ -59,6 +59,7 @@ from rota.store import calendars as calendar_scripts
 from rota.store import carts as cart_scripts
 from rota.store import jobs as job_scripts
 from rota.store import logins as login_scripts
+from rota.store import notes as note_scripts
 from rota.store import principals as principal_scripts
 from rota.store import projects as project_scripts
 from rota.store import runs as run_scripts
@@ -203,6 +204,9 @@ class SqlStore(Transactions):
     record_progress = write(run_scripts.record_progress)
     attempts = read(run_scripts.attempts)
     late_results = read(run_scripts.late_results)
+    tell_notes = write(note_scripts.tell, Urgency.FINISH)
+    notes = read(note_scripts.notes)
+    forget_notes = write(note_scripts.forget)
 
     async def submit(
         self, runs: Sequence[NewRun], idempotency: Idempotency | None = None

@@ -69,11 +69,11 @@ class InlineRun:
     def log(self, text: str) -> None:
         sys.stdout.write(text)  # which is captured while the function runs
 
-    def step_began(self, number: int | None) -> None:
-        """Output is kept in one piece here."""
+    def step_began(self, number: int, name: str) -> None:
+        self.steps.append(StepReport(name, "running", 0.0))
 
-    def step_ended(self, report: StepReport) -> None:
-        self.steps.append(report)
+    def step_ended(self, number: int, report: StepReport, outer: int | None) -> None:
+        self.steps[number] = report
 
     def answer(self) -> RunDetail:
         """As the server would show it."""

@@ -23,6 +23,7 @@ from rota.ports.work import (
     MAX_FENCE,
     MAX_INSTANT,
     MIN_INSTANT,
+    RUNNING,
     UNREADABLE,
     Beat,
     Dispatch,
@@ -33,10 +34,13 @@ from rota.ports.work import (
     ReportAnswer,
     SpecEntry,
     Start,
+    StepNote,
+    StepOutcome,
     WorkBatch,
     storable,
 )
 from rota.worker.ends import EndQueue, GivenUp, Sending, outcome_at, picked
+from rota.worker.notes import NoteBook, ProgressBook
 from rota.worker.output import AttemptOutput, OutputTimes
 from rota.worker.spool import OutputSpool
 
@@ -93,7 +97,8 @@ class Attempts:
         self._store_time = StoreTime(instant(0), clock.monotonic())
         self._finishing: set[asyncio.Task[None]] = set()
         self.shortage = ""  # what this machine lacks to take on more; "": nothing
-        self.progress: dict[Fence, Progress] = {}
+        self._notes = NoteBook(clock.monotonic, self.store_micros)
+        self._progress = ProgressBook(clock.monotonic)
         self.has_news = asyncio.Event()  # an end waits to be reported
         self.has_enough = asyncio.Event()  # so many wait that none need wait any longer
 
@@ -147,6 +152,7 @@ class Attempts:
         `after_break` tells that the stream before broke, perhaps by what was on its way.
         """
         self._received = 0
+        self._notes.begin_stream()
         self._ends.break_link(is_suspicious=after_break)
         self._let_go_of_given_up()
         self._note_ends()
@@ -278,10 +284,11 @@ class Attempts:
         for few in (self._cancelled, self._interrupted):
             if few:
                 few.difference_update(fences)
-        for some in (self._outputs, self.progress):
-            if some:
-                for fence in fences:
-                    some.pop(fence, None)
+        if self._outputs:
+            for fence in fences:
+                self._outputs.pop(fence, None)
+        self._notes.forget(fences)
+        self._progress.forget(fences)
 
     def cancel(self, fences: Sequence[Fence]) -> None:
         """Stop attempts; repeating this is harmless."""
@@ -325,7 +332,13 @@ class Attempts:
 
     def progressed(self, fence: Fence, done: float, total: float | None, message: str) -> None:
         told = storable(message)
-        self.progress[fence] = Progress(fence.run, fence.number, done, total, told)
+        self._progress.keep(Progress(fence.run, fence.number, done, total, told))
+
+    def stepped(self, fence: Fence, number: int, step: StepOutcome) -> StepOutcome:
+        output = self._outputs.get(fence)
+        if output is not None and step.result != RUNNING:
+            output.end_step(number)
+        return self._notes.stepped(fence, number, step, output)
 
     def completed(self, completions: Completions) -> None:
         fences = completions.fences
@@ -351,6 +364,7 @@ class Attempts:
                 continue
             final = _interrupted(outcome) if fence in self._interrupted else outcome
             output = self._outputs.get(fence)
+            final = self._notes.completed(final, 0 if output is None else output.totals.lines)
             self._ended.add(fence)
             if output is None:
                 self._ends.end(final)
@@ -411,6 +425,32 @@ class Attempts:
         for fence, output in self._outputs.items():
             if fence not in self._ended:
                 output.post_due()
+
+    def due_notes(self) -> list[StepNote]:
+        """Return notes that are due, of attempts that go on."""
+        concerned = self._notes.kept.keys() | self._outputs.keys()
+        due = [
+            self._notes.due(fence, self._outputs.get(fence), self._held[fence].received_at)
+            for fence in concerned
+            if self._is_going(fence)
+        ]
+        return [note for note in due if note is not None]
+
+    def noted(self, notes: Sequence[StepNote]) -> None:
+        """Send what watched attempts printed, too: the steps that printed it are known by now."""
+        for note in notes:
+            if output := self._outputs.get(note.fence):
+                output.post_if_watched()
+
+    def put_off_notes(self, notes: Sequence[StepNote]) -> None:
+        """Tell these notes again later: no server took them."""
+        self._notes.put_off(notes)
+
+    def due_progress(self, ending: Sending | None = None) -> list[Progress]:
+        """Return progress that is due, and all of attempts whose end is about to be told."""
+        if not self._progress:
+            return []
+        return self._progress.due(() if ending is None else ending.fences())
 
     @property
     def has_suspects(self) -> bool:

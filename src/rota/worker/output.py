@@ -83,8 +83,31 @@ class AttemptOutput:
     def _interval(self) -> timedelta:
         return self._pacing.watched_interval if self._is_watched else self._pacing.interval
 
+    @property
+    def is_watched(self) -> bool:
+        return self._is_watched
+
     def set_watched(self, is_watched: bool) -> None:
         self._is_watched = is_watched
+
+    @property
+    def totals(self) -> Totals:
+        """Return how much was printed so far."""
+        return self._recorder.totals
+
+    @property
+    def last_line(self) -> str:
+        """Return the last line with a text, or its end if it is long."""
+        return self._recorder.last_line.decode(errors="replace")
+
+    def end_step(self, step: int) -> None:
+        """Complete what a step printed."""
+        self._recorder.end_step(step)
+
+    def post_if_watched(self) -> None:
+        """Post what there is, if somebody follows it."""
+        if self._is_watched and self._unposted_since is not None:
+            self._post(force=True)
 
     def feed(self, stream: Stream, step: int, data: bytes) -> None:
         """Add bytes that were read from a pipe. Steps count from 0."""

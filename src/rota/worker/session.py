@@ -19,6 +19,7 @@ from rota.domain.lease import RENEWALS_PER_LEASE, guard_margin, renewal_interval
 from rota.ports.clock import Clock
 from rota.ports.work import (
     CREDENTIAL,
+    STEPS,
     Cancel,
     Credential,
     Dispatch,
@@ -402,7 +403,8 @@ class WorkerSession:
             if self._attempts.has_suspects:
                 await self._until_output_is_answered()
             if sending := self._attempts.next_report():
-                await self._tell_progress(link)  # a report that has been accepted ends all writing
+                # A report that has been accepted ends all writing.
+                await self._tell_progress(link, sending)
                 await self._send_report(link, sending)
                 continue
             self._attempts.has_news.clear()
@@ -436,7 +438,7 @@ class WorkerSession:
                 await self._attempts.has_enough.wait()
 
     async def _tick(self, link: WorkerLink) -> None:
-        """Send what may wait a little: starts of longer attempts, progress, output that is due."""
+        """Send what may wait a little: starts of longer attempts, what they tell, due output."""
         while True:
             await self._clock.sleep(self._config.tick)
             starts = self._attempts.starts_to_report(self._config.announce_after.total_seconds())
@@ -445,13 +447,24 @@ class WorkerSession:
                 self._attempts.mark_announced([*answer.granted, *answer.cancelled, *answer.refused])
                 self._attempts.cancel(answer.cancelled)
             await self._tell_progress(link)
+            await self._tell_notes(link)  # before the output: a step is known before its lines
             self._attempts.post_due_output()
 
-    async def _tell_progress(self, link: WorkerLink) -> None:
-        if self._attempts.progress:
-            items, self._attempts.progress = list(self._attempts.progress.values()), {}
+    async def _tell_progress(self, link: WorkerLink, ending: Sending | None = None) -> None:
+        if items := self._attempts.due_progress(ending):
             with suppress(Refused):  # a hint, which may be lost
                 await link.progress(items)
+
+    async def _tell_notes(self, link: WorkerLink) -> None:
+        if STEPS not in self._requests:
+            return
+        if notes := self._attempts.due_notes():
+            try:
+                await link.note(notes)
+            except Refused:
+                self._attempts.put_off_notes(notes)
+            else:
+                self._attempts.noted(notes)
 
     async def _end_when_done(self, link: WorkerLink, loops: list[asyncio.Task[None]]) -> None:
         """Wait for a stop; let attempts finish within the grace, then end them, then leave."""

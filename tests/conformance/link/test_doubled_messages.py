@@ -26,6 +26,7 @@ from rota.ports.work import (
     ReportAnswer,
     Start,
     StartAnswer,
+    StepNote,
     Welcome,
     WorkerLink,
 )
@@ -72,6 +73,9 @@ class DoublingLink:
 
     async def progress(self, items: Sequence[Progress]) -> None:
         await self._link.progress(items)
+
+    async def note(self, items: Sequence[StepNote]) -> None:
+        await self._link.note(items)
 
     async def receive(self) -> Order:
         if self._again:

@@ -22,6 +22,8 @@ from rota.ports.work import (
     MAX_AMOUNT,
     MAX_NUMBER,
     MAX_TOTAL,
+    RUNNING,
+    STEPS,
     Beat,
     Cancel,
     ChunkMeta,
@@ -34,6 +36,7 @@ from rota.ports.work import (
     Report,
     ReportAnswer,
     Start,
+    StepNote,
     StepOutcome,
     Welcome,
     Work,
@@ -341,6 +344,31 @@ async def test_progress_is_shown(shop: Shop, link: WorkerLink) -> None:
     run = await shop.scene.show(work.run)
     assert run.progress is not None
     assert (run.progress["done"], run.progress["total"]) == (3, 4)
+
+
+async def test_a_welcome_offers_notes_and_what_is_noted_is_shown(
+    shop: Shop, link: WorkerLink
+) -> None:
+    welcome = await link.register(hello())
+    work = await taken(shop, link, welcome)
+    steps = tuple(StepOutcome(f"step {n}", RUNNING, started_at=n + 1) for n in range(3))
+
+    await link.note([StepNote(work.run, work.number, 7, 5, steps, 2, 20, "\N{SNOWMAN}")])
+
+    [note] = (await shop.scene.store.notes([work.run])).values()
+    assert STEPS in welcome.requests
+    assert (note.first_step, note.current, note.last_line) == (5, 7, "\N{SNOWMAN}")
+
+
+async def test_any_number_of_notes_arrive(shop: Shop, link: WorkerLink) -> None:
+    welcome = await link.register(hello())
+    work = await taken(shop, link, welcome)
+    steps = tuple(StepOutcome(f"step {n}", "completed") for n in range(100))
+    foreign = [StepNote(f"r_{n}", 1, 7, 0, steps) for n in range(25)]
+
+    await link.note([*foreign, StepNote(work.run, work.number, 7, 0, steps)])
+
+    assert set(await shop.scene.store.notes([work.run, "r_3"])) == {work.run}
 
 
 async def test_a_beat_tells_what_to_cancel_and_what_is_not_the_worker_s(

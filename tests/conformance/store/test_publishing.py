@@ -43,7 +43,7 @@ from rota.ports.queue import (
 )
 from rota.ports.records import NewRun, NewToken, Rearmed, StoredChunk
 from rota.ports.store import Store
-from rota.ports.work import ChunkMeta, Progress, Work
+from rota.ports.work import ChunkMeta, Progress, StepNote, Work
 from rota.queue.local import LocalQueue
 from rota.store.script import LookAgain, Many, Script
 from rota.store.store import SqlStore
@@ -202,6 +202,18 @@ async def record_progress(scene: Scene) -> Act:
     worker, work = await claimed(scene)
     progress = Progress(work.run, work.number, 1, 2, "")
     return lambda: scene.store.record_progress(worker, [progress])
+
+
+async def tell_notes(scene: Scene) -> Act:
+    worker, work = await claimed(scene)
+    return lambda: scene.store.tell_notes(worker, [StepNote(work.run, work.number, 1)])
+
+
+async def forget_notes(scene: Scene) -> Act:
+    worker, work = await claimed(scene)
+    await scene.store.tell_notes(worker, [StepNote(work.run, work.number, 1)])
+    await scene.finish(worker, [work])
+    return lambda: scene.store.forget_notes(10)
 
 
 async def hold_run(scene: Scene) -> Act:
@@ -580,6 +592,8 @@ WRITES: dict[Callable[[Scene], Awaitable[Act]], set[str]] = {
     cancel: {CANCELLED, EVENTS},
     resolve: {TIMES, EVENTS},
     record_progress: set(),
+    tell_notes: set(),
+    forget_notes: set(),
     hold_run: {EVENTS},
     let_go: {TIMES, EVENTS},
     set_priority: {OFFER, EVENTS},
@@ -698,6 +712,7 @@ READS = [
     "next_key_at",
     "next_pause_end",
     "next_template_due",
+    "notes",
     "now",
     "open_carts",
     "open_outputs",

@@ -16,7 +16,7 @@ from rota.domain.output import Stream
 from rota.domain.spec import JobSpec, JobType
 from rota.executors.python import PythonExecutor
 from rota.ports.executor import Assignment, Completions, Confinement, Exit, JobBatch
-from rota.ports.work import ATTEMPT_BITS, Fence, Outcome, Work, WorkBatch
+from rota.ports.work import ATTEMPT_BITS, Fence, Outcome, StepOutcome, Work, WorkBatch
 from rota.worker.ends import outcome_at
 
 APP = "served_app:app"
@@ -78,6 +78,7 @@ class Reports:
     def __init__(self) -> None:
         self.sinks: dict[Fence, Sink] = defaultdict(Sink)
         self.progress: list[tuple[Fence, float, float | None, str]] = []
+        self.steps: list[tuple[Fence, int, StepOutcome]] = []  # as they begin and end
         self.outcomes: dict[str, Outcome] = {}
         self._news = asyncio.Event()
 
@@ -91,6 +92,11 @@ class Reports:
     def progressed(self, fence: Fence, done: float, total: float | None, message: str) -> None:
         self.progress.append((fence, done, total, message))
         self._news.set()
+
+    def stepped(self, fence: Fence, number: int, step: StepOutcome) -> StepOutcome:
+        self.steps.append((fence, number, step))
+        self._news.set()
+        return step
 
     def completed(self, completions: Completions) -> None:
         self.ended([outcome_at(completions, at) for at in range(len(completions))])

@@ -451,13 +451,16 @@ def test_watched_run_that_fails_shows_what_the_step_printed(rota: Console, serve
     ended = rota("run", "watch", run)
 
     assert ended.code == 10
-    assert ended.lines[1:4] == [
+    assert ended.lines[1:7] == [
+        "  Sweep  ▶",
+        "    | dust",
         "  Sweep  ✔ 1.1 s",
-        "  Mop    ✖ exit 1  (12.0 s)",
+        "  Mop    ▶",
         "    | no water",
+        "  Mop    ✖ exit 1  (12.0 s)",
     ]
-    assert ended.lines[4].startswith("✖ failed after ")
-    assert f"rota logs {run} --failed" in ended.lines[4]
+    assert ended.lines[7].startswith("✖ failed after ")
+    assert f"rota logs {run} --failed" in ended.lines[7]
 
 
 @pytest.mark.parametrize(("result", "code"), [("TIMED_OUT", 11), ("FAILED", 10)])
@@ -496,7 +499,7 @@ def test_interrupted_watching_says_the_run_goes_on(
     rota: Console, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = triggered(rota, server)
-    monkeypatch.setattr("rota.sdk.client.pause", _interrupt)
+    monkeypatch.setattr("rota.cli.watching.Transcript.take", _interrupt)
 
     ended = rota("run", "watch", run)
 
@@ -505,7 +508,7 @@ def test_interrupted_watching_says_the_run_goes_on(
     assert rota("run", "show", run, "--json").json["state"] == "BLOCKED"
 
 
-def _interrupt(_: float) -> None:
+def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
@@ -525,15 +528,36 @@ def test_watching_survives_a_restart_of_the_server(
     assert ended.lines[-1].startswith("✖ missed")
 
 
-def test_watching_for_programs_prints_the_run_and_talks_on_standard_error(
+@pytest.mark.parametrize("wish", [["--json"], ["-o", "jsonl"]])
+def test_watching_for_programs_prints_each_thing_that_happens_as_a_line(
+    rota: Console, server: Server, wish: list[str]
+) -> None:
+    run = failed(rota, server)
+
+    ended = rota("run", "watch", run, *wish)
+
+    told = [json.loads(line) for line in ended.lines]
+    assert ended.code == 10
+    assert [each["event"] for each in told] == [
+        "run",
+        *["step", "lines", "step"] * 2,
+        "attempt",
+        "end",
+    ]
+    assert told[1]["data"]["step"]["result"] == "running"
+    assert told[-1]["data"]["state"] == "FAILED"
+    assert ended.err == ""
+
+
+def test_watching_as_yaml_prints_the_run_and_talks_on_standard_error(
     rota: Console, server: Server
 ) -> None:
     run = failed(rota, server)
 
-    ended = rota("run", "watch", run, "--json")
+    ended = rota("run", "watch", run, "-o", "yaml")
 
     assert ended.code == 10
-    assert ended.json["state"] == "FAILED"
+    assert "state: FAILED" in ended.out
     assert "✖ failed" in ended.err
 
 

@@ -8,10 +8,11 @@ import pytest
 
 from rota.cli import times
 from rota.cli.printing import write_table
+from rota.cli.ps import GOING
 from rota.cli.runs import RUNS, write_run
 from rota.cli.terminal import Terminal
 from rota.cli.watching import Transcript
-from rota.sdk.answers import Attempt, RunDetail, Step
+from rota.sdk.answers import Attempt, Note, OutputSummary, Progress, RunDetail, Step
 from rota.sdk.client import Client
 
 PRESENT = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -156,3 +157,54 @@ def test_80_columns_have_the_job_the_state_and_why_it_failed() -> None:
     assert why == "    step upgrade: exit 3: could not connect to the server"
     assert second.startswith("r_2               tidy                      scheduled  in ")
     assert third.startswith("r_3               tidy                      queued ")
+
+
+def going(**fields: Any) -> RunDetail:
+    known = {"state": "PROCESSING", "started_at": times.now() - timedelta(seconds=62)}
+    return run(**known | fields)
+
+
+def test_80_columns_have_what_goes_on_and_how_far_it_is() -> None:
+    screen = io.StringIO()
+    note = Note(step="Test the whole of it", output_lines=3, last_line="ok  ./store  1.2s")
+    backup = going(
+        id="r_1k0ghsf35spcrm2222222222",
+        job="nightly-backup-of-orders",
+        note=note,
+        progress=Progress(done=45, total=100, message="copying"),
+    )
+    created = times.now() - timedelta(seconds=5)
+    waits = run(id="r_2", job="tidy", state="BLOCKED", waiting="held by ann", created_at=created)
+
+    write_table(Terminal(screen, io.StringIO(), False, False, 80), GOING.columns, [backup, waits])
+
+    assert screen.getvalue().splitlines() == [
+        "RUN               JOB           STEP           ELAPSED   PROGRESS  LAST LINE",
+        "r_1k0ghsf35spcrm  nightly-bac…  Test the who…  1 m 02 s  45%       ok  ./store …",
+        "r_2               tidy          blocked        5 s       –         held by ann",
+    ]
+
+
+def test_a_run_that_goes_on_tells_step_time_progress_and_what_it_printed() -> None:
+    steps = (
+        Step(name="Build", result="completed", seconds=8.4),
+        Step(name="Test", result="running", started_at=times.now() - timedelta(seconds=12)),
+    )
+    attempt = Attempt(
+        number=1,
+        worker="w",
+        started_at=times.now() - timedelta(seconds=62),
+        steps=steps,
+        output=OutputSummary(state="pending", lines=120),
+    )
+    note = Note(step="Test", step_started_at=PRESENT - timedelta(seconds=12), last_line="ok 7")
+    found = going(note=note, progress=Progress(done=3), attempts=(attempt,))
+    target = io.StringIO()
+
+    write_run(Terminal(target, io.StringIO(), False, False, None), found, PRESENT)
+
+    pages = page_of(found)
+    assert pages["state"] == "processing · attempt 1 of 1 · 1 m 02 s so far"
+    assert (pages["step"], pages["progress"], pages["last line"]) == ("Test · 12 s", "3", "ok 7")
+    assert "120 lines so far" in target.getvalue()
+    assert target.getvalue().splitlines()[-2:] == ["  Build  ✔ 8.4 s", "  Test   ▶ 12 s"]

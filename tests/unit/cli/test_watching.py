@@ -1,226 +1,43 @@
+"""What people see of a run while they watch it: on a terminal, in a pipe, at 80 columns."""
+
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
-from pathlib import Path
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from rota.api.carts import CartDetail
 from rota.cli.terminal import Terminal
-from rota.cli.watching import ProgressDisplay, progress_line
-from rota.sdk.exchange import read_as, to_json
-from tests.unit.cli.console import Console
-from tests.unit.sdk.answering import Answering, AnsweringServer, document, problem
+from rota.cli.watching import Transcript
+from rota.sdk.answers import (
+    Attempt,
+    LinesNews,
+    LogLine,
+    Progress,
+    ProgressNews,
+    Run,
+    RunDetail,
+    Step,
+    StepNews,
+    TimeNews,
+)
+from rota.sdk.client import Client
+from rota.sdk.watching import RunNews
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
-CART = {"id": "c_1", "name": "fleet", "state": "RUNNING", "items": 1_000, "place": "4 of 13"}
-FAR = {
-    **CART,
-    "completed": 103,
-    "failed": 3,
-    "failures_in_scope": 3,
-    "open": 20,
-    "limit": 20,
-    "eta": "2026-06-01T15:52:00Z",
-}
-PLAN = {"name": "fleet", "items": 1, "order": "serial", "eta_seconds": 90.0}
-FILE = """
-jobs: [{name: up, steps: [{run: x}]}]
-carts: [{name: fleet, job: up, items: [{key: a}]}]
-"""
-BEGUN = {"started_at": "2026-06-01T12:00:00Z", "ended_at": "2026-06-01T12:01:30Z"}
-
-
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answering]:
-    """A server whose carts are as a test wants them."""
-    with AnsweringServer() as answering:
-        monkeypatch.setenv("ROTA_URL", answering.url)
-        monkeypatch.setenv("ROTA_TOKEN", "secret")
-        yield answering
-
-
-def cart(**fields: Any) -> CartDetail:
-    return read_as(CartDetail, to_json({**FAR, **fields}))
-
-
-def watched(rota: Console, fake: Answering, *words: str, **fields: Any) -> Any:
-    """What watching a cart comes to that is found in this state."""
-    fake.on("GET /carts/c_1", document({**FAR, **fields}))
-    return rota("cart", "watch", "c_1", *words)
-
-
-class TestExitCodes:
-    def test_completed(self, rota: Console, fake: Answering) -> None:
-        ended = watched(rota, fake, state="COMPLETED", completed=1_000, failed=0, **BEGUN)
-
-        assert ended.code == 0
-        assert ended.lines[-1] == f"✔ completed in 1 m 30 s · 1,000 items · {fake.url}/carts/c_1"
-        assert ended.err == ""
-
-    def test_failures_within_the_budget_are_fine_but_told(
-        self, rota: Console, fake: Answering
-    ) -> None:
-        ended = watched(rota, fake, state="PARTIAL", completed=997)
-
-        assert ended.code == 0
-        assert ended.lines[-1].startswith("✔ partial · 3 failed, 20 may")
-        assert "3 of 1,000 items failed, within what is allowed" in ended.err
-
-    @pytest.mark.parametrize(
-        ("fields", "code"),
-        [
-            ({"state": "PARTIAL", "failed": 21, "breached": True}, 10),
-            ({"state": "FAILED", "failed": 21}, 10),
-            ({"state": "PARTIAL", "cancelled": 1}, 11),
-            ({"state": "PARTIAL", "skipped": 1}, 11),
-            ({"state": "CANCELLED"}, 11),
-            ({"state": "PAUSED", "reason": "person"}, 13),
-        ],
-    )
-    def test_other_ends(
-        self, rota: Console, fake: Answering, fields: dict[str, Any], code: int
-    ) -> None:
-        ended = watched(rota, fake, **fields)
-
-        assert ended.code == code
-        assert ended.lines[-1].startswith(f"✖ {fields['state'].lower()}")
-
-    def test_breach_says_what_to_type(self, rota: Console, fake: Answering) -> None:
-        counts = {"failed": 21, "failures_in_scope": 21, "breached": True}
-        ended = watched(rota, fake, state="PAUSED", reason="failures", **counts)
-
-        assert ended.err.splitlines() == [
-            "rota cart show c_1 --failed",
-            "rota cart retry c_1 --failed",
-            "rota cart resume c_1 --allow 21",
-        ]
-
-    def test_limit_that_holds_again_after_a_retry_is_not_lowered(
-        self, rota: Console, fake: Answering
-    ) -> None:
-        ended = watched(rota, fake, state="PAUSED", reason="failures", breached=False)
-
-        assert ended.err.splitlines()[-1] == "rota cart resume c_1"
-
-    def test_time_is_up(self, rota: Console, fake: Answering) -> None:
-        ended = watched(rota, fake, "--timeout", "1ms")
-
-        assert ended.code == 12
-        assert ended.err == "c_1 is still going · rota cart watch c_1\n"
-
-    def test_interrupted_watching_leaves_the_cart_alone(
-        self, rota: Console, fake: Answering, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def interrupt(_: float) -> None:
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr("rota.sdk.client.pause", interrupt)
-
-        ended = watched(rota, fake)
-
-        assert ended.code == 130
-        assert ended.err == "stopped watching; c_1 goes on · rota cart watch c_1\n"
-
-    def test_server_that_is_away_for_a_moment_is_waited_for(
-        self, rota: Console, fake: Answering
-    ) -> None:
-        seen, away = document(FAR), problem(503, detail="restarting")
-        fake.on("GET /carts/c_1", seen, away, away, document({**FAR, "state": "COMPLETED"}))
-
-        assert rota("cart", "watch", "c_1").code == 0
-
-    def test_programs_get_the_cart_and_people_the_progress(
-        self, rota: Console, fake: Answering
-    ) -> None:
-        ended = watched(rota, fake, "--json", state="COMPLETED")
-
-        assert ended.json["state"] == "COMPLETED"
-        assert "106/1,000" in ended.err
-
-
-class TestSubmitAndWatch:
-    @pytest.fixture(autouse=True)
-    def submittable(self, fake: Answering) -> None:
-        Path("fleet.yaml").write_text(FILE)
-        fake.on("GET /carts/c_1", document({**FAR, "state": "COMPLETED"}))
-
-    def test_watching_goes_on_after_the_submit(self, rota: Console, fake: Answering) -> None:
-        fake.on("POST /carts", document(PLAN), document(CART, 202))
-
-        ended = rota("cart", "submit", "fleet.yaml", "--yes", "--watch")
-
-        assert ended.code == 0
-        assert ended.lines[-1].startswith("✔ completed")
-        assert [asked.method for asked in fake.asked] == ["POST", "POST", "GET"]
-
-    @pytest.fixture
-    def answer(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-        """Puts a person before the terminal, who will say this."""
-
-        def say(word: str) -> None:
-            monkeypatch.setattr(Terminal, "has_person", True)
-            monkeypatch.setattr("sys.stdin", io.StringIO(f"{word}\n"))
-
-        return say
-
-    def test_person_who_agrees_is_shown_what_comes_of_it(
-        self, rota: Console, fake: Answering, answer: Callable[[str], None]
-    ) -> None:
-        fake.on("POST /carts", document(PLAN), document(CART, 202))
-        answer("y")
-
-        ended = rota("cart", "submit", "fleet.yaml")
-
-        assert ended.code == 0
-        assert ended.err.splitlines()[:2] == [
-            "cart fleet · 1 item · one after another · up to 0 may fail, the 1st pauses",
-            "forecast: about 1 m 30 s",
-        ]
-        assert "start now? [y/N] cart c_1" in ended.err
-        assert ended.lines[-1].startswith("✔ completed")
-
-    def test_person_who_plans_ahead_is_not_kept(
-        self, rota: Console, fake: Answering, answer: Callable[[str], None]
-    ) -> None:
-        fake.on("POST /carts", document(PLAN), document({**CART, "state": "PLANNED"}, 202))
-        answer("y")
-
-        ended = rota("cart", "submit", "fleet.yaml", "--at", "2099-01-01T00:00Z")
-
-        assert "start at 2099-01-01 00:00:00 UTC? [y/N] " in ended.err
-        assert ended.out == "cart c_1 planned · fleet · 1,000 items\n"
-
-    def test_person_who_does_not_agree_changes_nothing(
-        self, rota: Console, fake: Answering, answer: Callable[[str], None]
-    ) -> None:
-        fake.on("POST /carts", document(PLAN))
-        answer("")
-
-        ended = rota("cart", "submit", "fleet.yaml")
-
-        assert ended.code == 2
-        assert "nothing was changed" in ended.err
-        assert [asked.query["plan"] for asked in fake.asked] == [["true"]]
-
-    def test_project_of_the_file_is_the_cart_s(self, rota: Console, fake: Answering) -> None:
-        Path("fleet.yaml").write_text(f"project: payments\n{FILE}")
-        fake.on("POST /carts", document(PLAN), document(CART, 202))
-
-        rota("cart", "submit", "fleet.yaml", "--yes")
-
-        assert [asked.query["project"] for asked in fake.asked] == [["payments"], ["payments"]]
-
-    def test_template_is_submitted_by_its_name(self, rota: Console, fake: Answering) -> None:
-        fake.on("POST /carts", document(PLAN), document(CART, 202))
-
-        ended = rota("cart", "submit", "fleet", "--set", "version=16.3", "--yes", "-o", "name")
-
-        assert ended.lines == ["c_1"]
-        assert fake.asked[0].document == {"template": "fleet", "with": {"version": "16.3"}}
+QUEUED = Run(id="r_1", job="ci", state="QUEUED", created_at=NOON, queued_at=NOON)
+CLAIMED = Run(
+    id="r_1",
+    job="ci",
+    state="CLAIMED",
+    attempt=1,
+    worker="w",
+    created_at=NOON,
+    queued_at=NOON,
+    claimed_at=NOON + timedelta(seconds=0.2),
+)
 
 
 class Screen(io.StringIO):
@@ -228,63 +45,273 @@ class Screen(io.StringIO):
         return True
 
 
-def display(
-    stream: io.StringIO, *, plain: bool = False, width: int | None = 120
-) -> ProgressDisplay:
-    return ProgressDisplay(Terminal(stream, io.StringIO(), False, plain, width), stream)
+def at(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
 
 
-class TestProgress:
-    def test_line_has_wave_bar_counts_and_eta(self) -> None:
-        assert progress_line(cart(), NOON) == (
-            "wave 4/13  ██░░░░░░░░░░░░░░░░░░  106/1,000  ✔ 103  ✖ 3  ▶ 20  ETA 15:52 UTC"
+def run(state: str = "PROCESSING", **fields: Any) -> dict[str, Any]:
+    return {
+        "id": "r_1",
+        "job": "ci",
+        "state": state,
+        "attempt": 1,
+        "worker": "w",
+        "created_at": NOON,
+        "queued_at": NOON,
+        "claimed_at": at(0.2),
+        "started_at": at(0.2),
+        **fields,
+    }
+
+
+PROCESSING = Run(**run())
+
+
+def begins(number: int, name: str, seconds: float) -> StepNews:
+    step = Step(name=name, result="running", started_at=at(seconds))
+    return StepNews(attempt=1, number=number, step=step)
+
+
+def ends(number: int, name: str, result: str = "completed", **fields: Any) -> StepNews:
+    step = Step(name=name, result=result, **fields)
+    return StepNews(attempt=1, number=number, step=step)
+
+
+def prints(*texts: str, step: int = 0, skipped: int = 0, continues: bool = False) -> LinesNews:
+    lines = tuple(LogLine(n=0, text=text, step=step, continues=continues) for text in texts)
+    return LinesNews(run="r_1", attempt=1, lines=lines, skipped=skipped)
+
+
+def progress(done: float, total: float | None = 100.0, message: str = "") -> ProgressNews:
+    return ProgressNews(attempt=1, progress=Progress(done=done, total=total, message=message))
+
+
+def time(seconds: float) -> TimeNews:
+    return TimeNews(at=at(seconds))
+
+
+def ended(result: str = "COMPLETED", **fields: Any) -> list[RunNews]:
+    attempt = Attempt(number=1, worker="w", result=result, **fields)
+    whole = RunDetail(**run(result, ended_at=at(21.7), duration_seconds=21.5, attempts=(attempt,)))
+    return [attempt, whole]
+
+
+BUILD: list[RunNews] = [
+    QUEUED,
+    CLAIMED,
+    PROCESSING,
+    begins(0, "Set up Go", 0.2),
+    ends(0, "Set up Go", seconds=1.1),
+    begins(1, "Build", 1.3),
+    time(3.3),
+    prints("go build ./...", step=1),
+    ends(1, "Build", seconds=8.4),
+    begins(2, "Test", 9.7),
+    prints("FAIL ./store: expected 3, got 2", step=2),
+    ends(2, "Test", "failed", seconds=12.0, exit_code=1),
+    *ended("FAILED"),
+]
+
+
+def seen(news: Sequence[RunNews], stream: io.StringIO, *, width: int | None = None) -> list[str]:
+    terminal = Terminal(stream, io.StringIO(), has_colour=False, is_plain=False, width=width)
+    transcript = Transcript(Client("http://127.0.0.1:7700", "token"), terminal, stream)
+    for each in news:
+        transcript.take(each)
+    transcript.end_line()
+    return stream.getvalue().splitlines()
+
+
+def on_screen(written: str) -> list[str]:
+    """What a terminal shows in the end, of which this knows as much as is used here."""
+    lines, row = [""], 0
+    at_end = written.replace("\x1b[J", "\x00")
+    position = 0
+    while position < len(at_end):
+        letter = at_end[position]
+        if letter == "\x1b":
+            up, _, _ = at_end[position + 2 :].partition("A")
+            row -= int(up)
+            position += len(up) + 2
+        elif letter == "\x00":
+            lines = [*lines[:row], ""]
+        elif letter == "\n":
+            row += 1
+            lines += [""] * (row + 1 - len(lines))
+        elif letter != "\r":
+            lines[row] += letter
+        position += 1
+    return lines
+
+
+class TestPipe:
+    def test_each_thing_is_a_line_without_any_control_sequence(self) -> None:
+        stream = io.StringIO()
+
+        assert seen(BUILD, stream) == [
+            "run r_1 queued → claimed by w (0.2 s) → processing",
+            "  Set up Go  ✔ 1.1 s",
+            "  Build      ▶",
+            "    | go build ./...",
+            "  Build      ✔ 8.4 s",
+            "  Test       ▶",
+            "    | FAIL ./store: expected 3, got 2",
+            "  Test       ✖ exit 1  (12.0 s)",
+            "✖ failed after 21.5 s · rota logs r_1 --failed · http://127.0.0.1:7700",
+        ]
+        assert "\x1b" not in stream.getvalue()
+        assert "\r" not in stream.getvalue()
+
+    def test_way_to_a_worker_grows_as_it_happens(self) -> None:
+        stream = io.StringIO()
+
+        seen([QUEUED, CLAIMED], stream)
+
+        assert stream.getvalue().startswith("run r_1 queued → claimed by w (0.2 s)")
+
+    def test_progress_is_worth_twenty_lines_at_most(self) -> None:
+        news: list[RunNews] = [PROCESSING, *(progress(each / 10) for each in range(1_001))]
+
+        lines = seen(news, io.StringIO())
+
+        assert len(lines) == 20
+        assert lines[1] == "    █░░░░░░░░░░░░░░░░░░░  5%"
+
+    def test_lines_that_were_passed_over_are_counted(self) -> None:
+        lines = seen([PROCESSING, prints("last", skipped=4_980)], io.StringIO())
+
+        assert lines[1:] == ["    … 4,980 lines · rota logs r_1", "    | last"]
+
+    def test_line_that_is_printed_in_pieces_is_one(self) -> None:
+        news: list[RunNews] = [PROCESSING, prints("50", continues=True)]
+        news += [prints(" %", continues=True), prints(" done"), prints("half", continues=True)]
+
+        lines = seen([*news, *ended()], io.StringIO())
+
+        assert lines[1:3] == ["    | 50 % done", "    | half"]
+
+
+class TestAttempts:
+    def test_next_one_comes_after_all_that_the_last_one_left(self) -> None:
+        waits = Run(**run("SCHEDULED", max_attempts=3, failures=1, eligible_at=None))
+        again: dict[str, Any] = {"attempt": 2, "max_attempts": 3, "failures": 1, "queued_at": None}
+
+        lines = seen(
+            [
+                PROCESSING,
+                begins(0, "Test", 0.2),
+                waits,  # the run is told before the last lines of its attempt
+                prints("flaky"),
+                ends(0, "Test", "failed", seconds=1, exit_code=1),
+                Attempt(number=1, result="FAILED", steps=(Step(name="Test", result="failed"),)),
+                Run(**run(**again)),
+            ],
+            io.StringIO(),
         )
 
-    def test_end_on_another_day_has_its_date(self) -> None:
-        late = cart(eta="2026-06-02T03:52:00Z")
-
-        assert progress_line(late, NOON).endswith("ETA 2026-06-02 03:52 UTC")
-
-    def test_cart_that_stands_still_says_why(self) -> None:
-        waiting = cart(state="WAITING", reason="approval")
-
-        assert progress_line(waiting, NOON).endswith("▶ 20  waiting: for approval")
-
-    def test_line_is_drawn_over_itself_on_a_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("TERM", "xterm")
-        screen = Screen()
-        shown = display(screen, width=40)
-
-        for completed in (103, 103, 104):
-            shown.take(cart(completed=completed))
-        shown.end_line()
-
-        first, second = screen.getvalue().removeprefix("\r").split("\r")
-        assert first == "wave 4/13  ██░░░░░░░░░░░░░░░░░░  106/1,\x1b[K"
-        assert second == "wave 4/13  ██░░░░░░░░░░░░░░░░░░  107/1,\x1b[K\n"
-
-    def test_elsewhere_a_line_comes_with_each_step(self) -> None:
-        log = io.StringIO()
-        shown = display(log, plain=True, width=None)
-
-        for completed in (103, 104, 105, 160):
-            shown.take(cart(completed=completed))
-        shown.take(cart(completed=160, state="PAUSED", reason="failures"))
-        shown.end_line()
-
-        assert [line.split("  ")[2] for line in log.getvalue().splitlines()] == [
-            "106/1,000",
-            "163/1,000",
-            "163/1,000",
+        assert lines[1:] == [
+            "  Test  ▶",
+            "    | flaky",
+            "  Test  ✖ exit 1  (1.0 s)",
+            "  attempt 1 of 3 failed",
+            "attempt 2 scheduled → claimed by w → processing",
         ]
-        assert "##.................." in log.getvalue()
-        assert log.getvalue().isascii()
 
-    def test_a_thousand_waves_are_not_a_thousand_lines(self) -> None:
-        log = io.StringIO()
-        shown = display(log)
+    def test_whoever_comes_later_sees_how_the_earlier_ones_ended(self) -> None:
+        lost = Attempt(number=1, worker="v", result="LOST", message="its worker vanished")
 
-        for number in range(1_000):
-            shown.take(cart(completed=number, failed=0, place=f"{number + 1} of 1000"))
+        lines = seen([lost, Run(**run(attempt=2, losses=1))], io.StringIO())
 
-        assert len(log.getvalue().splitlines()) == 20
+        assert lines == [
+            "  its worker vanished",
+            "  attempt 1 lost",
+            "run r_1 attempt 2 queued → claimed by w (0.2 s) → processing",
+        ]
+
+
+class TestTerminal:
+    @pytest.fixture(autouse=True)
+    def terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.setenv("COLUMNS", "80")
+
+    def test_what_goes_on_is_drawn_below_what_has_happened(self) -> None:
+        screen = Screen()
+        news = [*BUILD[:8], progress(45, message="linking"), time(62)]
+
+        terminal = Terminal(screen, io.StringIO(), False, False, 80)
+        transcript = Transcript(Client("http://127.0.0.1:7700", "token"), terminal, screen)
+        for each in news:
+            transcript.take(each)
+
+        assert on_screen(screen.getvalue()) == [
+            "run r_1 queued → claimed by w (0.2 s) → processing",
+            "  Set up Go  ✔ 1.1 s",
+            "    | go build ./...",
+            "▶ Build  1 m 00 s of 1 m 01 s  █████████░░░░░░░░░░░  45%  linking",
+        ]
+
+    def test_nothing_is_left_of_what_was_drawn(self) -> None:
+        screen = Screen()
+        seen(BUILD, screen, width=80)
+
+        lines = on_screen(screen.getvalue())
+
+        assert lines[1:3] == ["  Set up Go  ✔ 1.1 s", "    | go build ./..."]
+        assert lines[-1] == ""
+        assert not [line for line in lines if line.startswith("▶")]
+
+    def test_waiting_run_says_how_long(self) -> None:
+        screen = Screen()
+        terminal = Terminal(screen, io.StringIO(), False, False, 80)
+        transcript = Transcript(Client("http://127.0.0.1:7700", "token"), terminal, screen)
+
+        for each in (QUEUED, time(1), time(2)):
+            transcript.take(each)
+
+        assert on_screen(screen.getvalue()) == ["run r_1 queued  2 s"]
+
+    def test_80_columns_are_enough_for_everything(self) -> None:
+        screen = Screen()
+        long = "word " * 40
+        news: list[RunNews] = [PROCESSING, begins(0, long, 1), prints(long)]
+        news += [progress(1, message=long), time(9)]
+
+        seen(news, screen, width=80)
+
+        assert max(len(line) for line in on_screen(screen.getvalue())) < 80
+        assert "…" in screen.getvalue()
+
+    def test_wide_letters_are_counted_by_their_cells(self) -> None:
+        screen = Screen()
+
+        seen([PROCESSING, prints("構" * 100)], screen, width=80)
+
+        assert len(on_screen(screen.getvalue())[1]) < 45
+
+
+HOSTILE = "\x1b[2J\x1b]0;title\x07\x9b31m\r\x08\u202e"
+
+
+@pytest.mark.parametrize("stream", [io.StringIO, Screen])
+def test_nothing_that_others_say_steers_the_terminal(
+    stream: type[io.StringIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    written = stream()
+    news: list[RunNews] = [
+        Run(**run(worker=HOSTILE)),
+        begins(0, HOSTILE, 1),
+        time(2),
+        prints(f"a{HOSTILE}b"),
+        progress(1, message=HOSTILE),
+        time(3),
+        ends(0, HOSTILE, "failed", cause=HOSTILE),
+        Attempt(number=1, result="FAILED", message=HOSTILE),
+        RunDetail(**run("FAILED", cause=HOSTILE)),
+    ]
+
+    seen(news, written)
+
+    ours = written.getvalue().replace("\x1b[J", "").replace("\r", "")
+    assert [letter for letter in ours if not letter.isprintable() and letter != "\n"] == []

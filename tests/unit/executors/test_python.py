@@ -12,7 +12,7 @@ import pytest
 from rota.domain.spec import JobSpec, JobType
 from rota.executors.python import PythonExecutor
 from rota.ports.executor import Completions, Exit, JobBatch, OutputSink, Spawner
-from rota.ports.work import Fence, Outcome, WorkBatch
+from rota.ports.work import Fence, Outcome, StepOutcome, WorkBatch
 from rota.sdk.host import wire
 
 pytestmark = pytest.mark.anyio
@@ -31,6 +31,7 @@ class Reports:
 
     def __init__(self) -> None:
         self.completions: list[Completions] = []
+        self.steps: list[tuple[str, int, StepOutcome]] = []
         self.has_results = asyncio.Event()
         self.results: dict[str, str] = {}
 
@@ -41,6 +42,10 @@ class Reports:
         raise AssertionError("nothing is printed")
 
     def progressed(self, fence: Fence, done: float, total: float | None, message: str) -> None: ...
+
+    def stepped(self, fence: Fence, number: int, step: StepOutcome) -> StepOutcome:
+        self.steps.append((fence.run, number, step))
+        return step
 
     def completed(self, completions: Completions) -> None:
         self.completions.append(completions)
@@ -209,3 +214,18 @@ async def test_attempts_of_a_host_that_died_are_lost(scene: Scene) -> None:
     await asyncio.wait_for(scene.reports.has_results.wait(), 10)
 
     assert scene.reports.results == {fence.run: "LOST" for fence in FENCES}
+
+
+async def test_steps_are_told_by_the_store_s_clock_and_none_of_what_has_ended(
+    scene: Scene,
+) -> None:
+    began = now() - 2_000_000
+    step = wire.Step("load", "running", 0.0, began)
+    sent = scene.sent()
+    assert isinstance(sent, wire.Run)
+    [key, *_] = sent.batches[0].keys
+    scene.host.say(wire.News(stepped=(wire.Stepped(key, 0, step), wire.Stepped(99, 0, step))))
+
+    [(run, number, told)] = scene.reports.steps
+    assert (run, number, told.name, told.result) == ("r_0", 0, "load", "running")
+    assert abs(told.started_at - began) < 1_000_000

@@ -15,7 +15,7 @@ from rota.domain.run import AttemptResult
 from rota.domain.spec import JobSpec, Retry, Step, StepCondition
 from rota.executors.shell import ShellExecutor
 from rota.ports.executor import Completions, Confinement, Exit, JobBatch
-from rota.ports.work import Fence, Outcome, Work, WorkBatch
+from rota.ports.work import Fence, Outcome, StepOutcome, Work, WorkBatch
 from tests.unit.executors.test_pipes import Sink
 
 pytestmark = pytest.mark.anyio
@@ -91,6 +91,7 @@ class Reports:
     def __init__(self) -> None:
         self._outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self.sink = Sink()
+        self.told: list[tuple[int, str, str]] = []  # of steps, as they begin and end
 
     def store_micros(self) -> int:
         return 1
@@ -99,6 +100,10 @@ class Reports:
         return self.sink
 
     def progressed(self, fence: Fence, done: float, total: float | None, message: str) -> None: ...
+
+    def stepped(self, fence: Fence, number: int, step: StepOutcome) -> StepOutcome:
+        self.told.append((number, step.name, step.result))
+        return step
 
     def completed(self, completions: Completions) -> None:
         raise AssertionError("a command has more to tell")
@@ -249,6 +254,20 @@ class TestUsage:
         assert used == [(2, 0.75, 2000), (1, 1.0, 500)]
         assert (outcome.cpu_seconds, outcome.max_memory_bytes) == (1.75, 2000)
         assert [step.cause for step in outcome.steps] == ["", ""]
+
+
+class TestSteps:
+    async def test_each_step_is_told_as_it_begins_and_ends(self, scene: Scene) -> None:
+        process = await scene.start(Step("a", "x"), Step("b", "y"), Step("c", "z"))
+        assert scene.reports.told == [(0, "a", "running")]
+        process.end(GOOD)
+        second = await scene.spawner.next()
+        assert scene.reports.told[1:] == [(0, "a", "completed"), (1, "b", "running")]
+        second.end(BAD)
+
+        await scene.reports.outcome()
+
+        assert scene.reports.told[3:] == [(1, "b", "failed"), (2, "c", "skipped")]
 
 
 class TestCommands:

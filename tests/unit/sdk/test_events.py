@@ -16,9 +16,9 @@ STREAM = (
     b"event: torn\ndata: never finished"
 )
 EVENTS = [
-    ServerEvent("lines", '{"a":\n1}'),
-    ServerEvent("message", "plain"),
-    ServerEvent("end", "ä"),
+    ServerEvent("lines", '{"a":\n1}', "3"),
+    ServerEvent("message", "plain", "3"),
+    ServerEvent("end", "ä", "3"),
 ]
 
 

@@ -86,26 +86,9 @@ def test_pauses_grow_also_while_a_server_is_away() -> None:
 def test_pause_is_cut_where_the_time_is_up() -> None:
     looks: list[object] = [*[run("QUEUED")] * 15, run("MISSED")]
 
-    paused = pauses_of(following.follow_run("r_1", timeout_seconds=1.5), looks)
+    paused = pauses_of(following.wait("r_1", timeout_seconds=1.5), looks)
 
     assert max(paused) <= 1.5
-
-
-def test_run_is_handed_out_at_each_look(server: Answering, ask: Ask) -> None:
-    server.on("GET /runs/r_1", document({**RUN, "state": "QUEUED"}), AWAY, document(ENDED))
-
-    found = ask(server, "follow_run", "r_1")
-
-    assert [each.state for each in found] == ["QUEUED", "COMPLETED"]
-
-
-def test_cart_is_handed_out_at_each_look(server: Answering, ask: Ask) -> None:
-    cart = {"id": "c_1", "name": "up", "state": "RUNNING"}
-    server.on("GET /carts/c_1", document(cart), document({**cart, "state": "PAUSED"}))
-
-    found = ask(server, "follow_cart", "c_1")
-
-    assert [each.state for each in found] == ["RUNNING", "PAUSED"]
 
 
 def test_waiting_survives_a_restart_of_the_server(server: Answering, ask: Ask) -> None:

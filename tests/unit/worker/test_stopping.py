@@ -27,6 +27,7 @@ from rota.ports.work import (
     ReportAnswer,
     Start,
     StartAnswer,
+    StepNote,
     Welcome,
     WorkBatch,
 )
@@ -80,6 +81,8 @@ class Link:
         return ReportAnswer()
 
     async def progress(self, items: Sequence[Progress]) -> None: ...
+
+    async def note(self, items: Sequence[StepNote]) -> None: ...
 
     async def receive(self) -> Order:
         order = await self.orders.get()

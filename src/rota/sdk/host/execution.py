@@ -15,11 +15,12 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import groupby
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -38,6 +39,8 @@ _MOST_PRINTED = 4 * 1024 * 1024  # bytes that may wait; functions that print mor
 _LONGEST_PAUSE = 0.1  # seconds between two looks for room
 _ATTEMPT_MASK = (1 << 32) - 1  # the attempt in the number of its fence
 _MOST_STEPS = 1_000  # of one attempt, as servers take them; the last one sums up the rest
+_MOST_CHANGES = 100_000  # of steps that may wait to be told; the end tells all steps again
+_STEPS_WAIT = 0.2  # seconds
 
 current: ContextVar[Execution | None] = ContextVar("rota_execution", default=None)
 
@@ -92,6 +95,7 @@ class Execution:
         "_steps",
         "_summed_up",
         "batch",
+        "is_over",
         "is_to_stop",
         "key",
         "started",
@@ -102,6 +106,7 @@ class Execution:
         self.key = key
         self.started = 0  # microseconds of the machine's monotonic clock; 0: not begun
         self.is_to_stop = False
+        self.is_over = False
         self._is_odd = False  # its progress is no number; told once
         self._knows_of_cancel = False
         self._step = 0
@@ -165,22 +170,35 @@ class Execution:
     def log(self, text: str) -> None:
         self.write("stdout", text.encode(errors="backslashreplace"))
 
-    def step_began(self, number: int | None) -> None:
-        self._step = min(number or 0, _MOST_STEPS - 1)
-
-    def step_ended(self, report: StepReport) -> None:
-        step = wire.Step(sendable(str(report.name)), report.result, round(report.seconds, 6))
+    def step_began(self, number: int, name: str) -> None:
+        self._step = min(number, _MOST_STEPS - 1)
         if self._steps is None:
             self._steps = []
-        if len(self._steps) == _MOST_STEPS:
-            step = self._summed(self._steps.pop(), step)
-        self._steps.append(step)
+        if number < _MOST_STEPS:
+            begun = wire.Step(sendable(str(name)), "running", 0.0, monotonic_micros())
+            self._steps.append(begun)
+            self.batch.outbox.stepped(self, number)
+
+    def step_ended(self, number: int, report: StepReport, outer: int | None) -> None:
+        self._step = min(outer or 0, _MOST_STEPS - 1)
+        if self._steps is None or not self._steps:
+            return  # it was interrupted as it began
+        place = min(number, len(self._steps) - 1)
+        begun = self._steps[place]
+        seconds = round(report.seconds, 6)
+        step = wire.Step(sendable(str(report.name)), report.result, seconds, begun.started)
+        self._steps[place] = step if number < _MOST_STEPS else self._summed(begun, step)
+        self.batch.outbox.stepped(self, place)
+
+    def step(self, number: int) -> wire.Step:
+        assert self._steps is not None, "it has begun"
+        return self._steps[number]
 
     def _summed(self, last: wire.Step, step: wire.Step) -> wire.Step:
         self._summed_up += 1
         result = last.result if step.result == "completed" else step.result
         seconds = round(last.seconds + step.seconds, 6)
-        return wire.Step(f"… and {self._summed_up:,} more", result, seconds)
+        return wire.Step(f"… and {self._summed_up:,} more", result, seconds, last.started)
 
     def _output(self, value: object) -> bytes:
         """Encode the output; one that cannot be kept is no failure, as the work is done."""
@@ -203,11 +221,19 @@ class Execution:
     def _done(
         self, result: str, ended: int, cpu_micros: int, message: str = "", output: bytes = b""
     ) -> None:
-        steps = tuple(self._steps or ())
+        self.is_over = True
+        steps = tuple(_over(step, result) for step in self._steps or ())
         started = self.started or ended
         self.batch.outbox.done(
             wire.Done(self.key, result, started, ended, cpu_micros, message, output, steps)
         )
+
+
+def _over(step: wire.Step, result: str) -> wire.Step:
+    """Return a step of a function that has ended: one that was not told to end did so with it."""
+    if step.result != "running":
+        return step
+    return wire.Step(step.name, result, step.seconds, step.started)
 
 
 def _follows_a_cancel(error: BaseException) -> bool:
@@ -265,9 +291,11 @@ class Outbox:
         self._done: deque[wire.Done] = deque()
         self._printed: deque[wire.Printed] = deque()
         self._progressed: deque[wire.Progressed] = deque()
+        self._stepped: deque[tuple[Execution, int]] = deque()
         self._waiting_bytes = 0
         self._bell: SimpleQueue[None] = SimpleQueue()
         self._rung = False
+        self._rung_for_steps = False
         self._thread = threading.Thread(target=self._send_all, name="rota-outbox", daemon=True)
         self._thread.start()
 
@@ -291,6 +319,14 @@ class Outbox:
         self._progressed.append(progressed)
         self._ring()
 
+    def stepped(self, execution: Execution, number: int) -> None:
+        """Note that a step began or ended. It waits a little: most functions are over by then."""
+        if len(self._stepped) < _MOST_CHANGES:
+            self._stepped.append((execution, number))
+        if not self._rung_for_steps:
+            self._rung_for_steps = True
+            self._bell.put(None)
+
     def _wait_for_room(self) -> None:
         pause = 0.001
         while self._waiting_bytes > _MOST_PRINTED:
@@ -306,21 +342,34 @@ class Outbox:
 
     def _send_all(self) -> None:
         while True:
-            self._bell.get()
-            self._rung = False
+            self._wait_for_news()
             try:
-                wire.send(self._connection, self._take())
+                if news := self._take():
+                    wire.send(self._connection, news)
             except OSError:
                 return  # the worker is gone, and the reader of its orders ends the process
             self._waiting_bytes = 0
+
+    def _wait_for_news(self) -> None:
+        self._bell.get()
+        if not self._rung:
+            with suppress(Empty):  # steps go with what else there is, or alone after a while
+                self._bell.get(timeout=_STEPS_WAIT)
+        self._rung = self._rung_for_steps = False
 
     def _take(self) -> wire.News:
         # Ends first: what their attempts had printed is then certainly among the printed.
         completed = _columns(_drain(self._completed))
         done = _drain(self._done)
+        changed = dict.fromkeys(_drain(self._stepped))
         printed = _drain(self._printed)
         latest = {each.key: each for each in _drain(self._progressed)}
-        return wire.News(_joined(printed), tuple(latest.values()), completed, tuple(done))
+        stepped = tuple(
+            wire.Stepped(execution.key, number, execution.step(number))
+            for execution, number in changed
+            if not execution.is_over
+        )
+        return wire.News(_joined(printed), tuple(latest.values()), completed, tuple(done), stepped)
 
 
 def _drain(queue: deque[T]) -> list[T]:

@@ -50,8 +50,9 @@ class Stop(msgspec.Struct, frozen=True, array_like=True, tag="stop"):
 
 class Step(msgspec.Struct, frozen=True, array_like=True):
     name: str
-    result: str
+    result: str  # completed, failed, cancelled; running: it goes on
     seconds: float
+    started: int = 0  # microseconds of the machine's monotonic clock
 
 
 class Completed(msgspec.Struct, frozen=True, array_like=True):
@@ -91,6 +92,14 @@ class Progressed(msgspec.Struct, frozen=True, array_like=True):
     message: str
 
 
+class Stepped(msgspec.Struct, frozen=True, array_like=True):
+    """Step that began or ended in a function that goes on."""
+
+    key: int
+    number: int
+    step: Step
+
+
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
     pid: int
     functions: tuple[str, ...]
@@ -109,6 +118,11 @@ class News(msgspec.Struct, frozen=True, array_like=True, tag="news"):
     progressed: tuple[Progressed, ...] = ()
     completed: Completed = Completed()
     done: tuple[Done, ...] = ()
+    stepped: tuple[Stepped, ...] = ()
+
+    def __bool__(self) -> bool:
+        told = self.printed, self.progressed, self.completed.keys, self.done, self.stepped
+        return any(told)
 
 
 Order = Run | Cancel | Stop  # what the worker says

@@ -38,6 +38,7 @@ from rota.ports.work import (
     SpecEntry,
     Start,
     StartAnswer,
+    StepNote,
     Watch,
     Welcome,
     WorkBatch,
@@ -48,6 +49,8 @@ from rota.server.dispatcher.desk import Desk, IdleDesk, moved
 log = structlog.get_logger()
 
 _REMEMBERED_ENDS = 10_000
+_AWAITED = 10_000  # followed runs that are remembered until a worker has them,
+_AWAITED_FOR = timedelta(seconds=15)  # and how long
 _MAX_TROUBLE = 1_000  # characters
 
 
@@ -72,6 +75,7 @@ class Floor:
         self._refusals = workers.Refusals(engine)
         self._desks: dict[str, Desk] = {}
         self._ended: deque[str] = deque(maxlen=_REMEMBERED_ENDS)  # the latest runs
+        self._awaited: dict[str, float] = {}  # followed runs that no worker here has: until when
         self._changed = asyncio.Event()
         self._is_retiring = False
 
@@ -153,6 +157,7 @@ class Floor:
     async def start(self, session: str, starts: Sequence[Start]) -> StartAnswer:
         answer = await self._engine.store.start(SessionId(session), starts)
         await self._note_refused(session, "start", answer.refused)
+        self._tell_followers(session, answer.granted)
         return answer
 
     async def report(self, session: str, report: Report) -> ReportAnswer:
@@ -187,6 +192,20 @@ class Floor:
     async def progress(self, session: str, items: Sequence[Progress]) -> None:
         refused = await self._engine.store.record_progress(SessionId(session), items)
         await self._note_refused(session, "progress", refused)
+        self._tell_followers(session, [item.fence for item in items])
+
+    async def note(self, session: str, items: Sequence[StepNote]) -> None:
+        noted = await workers.note(self._engine, SessionId(session), items)
+        refused = {item.fence for item in items} - noted
+        await self._note_refused(session, "note", tuple(refused))
+        self._tell_followers(session, noted)
+
+    def _tell_followers(self, session: str, fences: Collection[Fence]) -> None:
+        """Notify those who follow these attempts that there is news."""
+        desk = self._desks.get(session)
+        if desk is not None and desk.watched:
+            for run in desk.watched.intersection(fence.run for fence in fences):
+                self._engine.queue.announce(output_topic(run))
 
     async def next_order(self, session: str, stream: int) -> Order:
         desk = self._desk(session)
@@ -327,7 +346,7 @@ class Floor:
         specs, unreadable = await self._new_specs(desk, refs)
         if not unreadable:
             desk.send(given, specs)
-            self._request_output(desk, claimed.runs)
+            self._request_output(desk, claimed.runs, self._awaited)
         else:
             await self._dispatch_readable(desk, claimed, specs, unreadable)
 
@@ -340,7 +359,7 @@ class Floor:
         readable = claimed.part([at for at in held if claimed.job(at) not in unreadable])
         if readable or specs:
             desk.send_part(readable, specs)
-            self._request_output(desk, readable.runs)
+            self._request_output(desk, readable.runs, self._awaited)
         if refused:
             await self._refuse(desk, claimed.part(refused).fences())
 
@@ -418,6 +437,7 @@ class Floor:
         try:
             while True:
                 announced = await listener.wait(self._config.poll_interval)
+                self._await_runs(announced)
                 for run in announced.intersection(self._ended):  # it ended before we heard of it
                     self._engine.queue.announce(output_topic(run))
                 for desk in list(self._desks.values()):
@@ -425,17 +445,34 @@ class Floor:
         finally:
             listener.close()
 
+    def _await_runs(self, announced: Collection[str]) -> None:
+        """Remember for a while who is followed, perhaps at another server: it may be claimed here.
+
+        Whoever follows a run that waits announces it again and again.
+        """
+        now = asyncio.get_running_loop().time()
+        self._awaited = {run: until for run, until in self._awaited.items() if until > now}
+        for run in announced:
+            if run in self._awaited or len(self._awaited) < _AWAITED:
+                self._awaited[run] = now + _AWAITED_FOR.total_seconds()
+
     def _request_output(
         self,
         desk: Desk,
         runs: Sequence[str],
-        announced: frozenset[str] = frozenset(),
+        announced: Collection[str] = frozenset(),
     ) -> None:
-        """Ask the worker for the output of runs that are followed; asking again is harmless."""
+        """Ask the worker for the output of runs that are followed; asking again is harmless.
+
+        Followers are notified: that a worker has a run is news, too.
+        """
         watched = self._followed(runs, announced)
         if watched:
-            desk.watched.update(watched)
+            new = set(watched) - desk.watched
+            desk.watched |= new
             desk.order(Watch(tuple(watched)))
+            for run in new:
+                self._engine.queue.announce(output_topic(run))
 
     def _followed(self, runs: Sequence[str], known: Collection[str]) -> list[str]:
         """Return the runs whose output is followed: those known to be, and those followed here."""

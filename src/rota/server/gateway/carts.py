@@ -36,6 +36,7 @@ from rota.operations.cart_templates import (
     words_if_readable,
 )
 from rota.operations.carts import CartPlan, CartRequest, CartView, view
+from rota.operations.watching import CartStands, RunningItem
 from rota.ports.carts import Cart, CartQuery, Item, ItemQuery, Template
 from rota.server.gateway.auth import API, Asking, Editor, Listed, Operator, Viewer
 from rota.server.gateway.cart_submissions import CART_BODY, Submission, reading_submission
@@ -69,6 +70,7 @@ from rota.server.gateway.parameters import (
 )
 from rota.server.gateway.proxies import link_to
 from rota.server.gateway.routing import fill
+from rota.server.gateway.runs import seen_answer
 
 PLAIN = r"^[^\x00]*$"  # text that every store can compare
 # An open item has the letter of its run.
@@ -138,26 +140,40 @@ def _written(share: Share) -> int | str:
 
 
 def detail_answer(view: CartView) -> api.CartDetail:
-    return fill(
-        api.CartDetail,
-        view.cart,
+    return fill(api.CartDetail, view.cart, **_detail_fields(view))
+
+
+def watched_answer(stands: CartStands) -> api.WatchedCart:
+    running = tuple(map(_running_answer, stands.running))
+    fields = _detail_fields(stands.view)
+    return fill(api.WatchedCart, stands.view.cart, running=running, **fields)
+
+
+def _running_answer(item: RunningItem) -> api.RunningItem:
+    shown = seen_answer(item.run, item.note)
+    return fill(api.RunningItem, shown, key=item.key, run=shown.id)
+
+
+def _detail_fields(view: CartView) -> dict[str, Any]:
+    """Return the fields of a cart's answer that are worked out."""
+    return {
         **cart_fields(view.cart),
-        failures_in_scope=view.failures,
-        limit=view.limit,
-        breached=view.is_breached,
-        progress=api.CartProgress(
+        "failures_in_scope": view.failures,
+        "limit": view.limit,
+        "breached": view.is_breached,
+        "progress": api.CartProgress(
             total=view.cart.items,
             done=view.done,
             open=view.by_state[ItemState.OPEN],
             states={str(state): count for state, count in view.by_state.items()},
             runs={str(state): count for state, count in view.open_runs.items()},
         ),
-        place=view.place,
-        eta=view.eta,
-        why=view.why,
-        gate=None if view.gate is None else fill(api.CartGate, view.gate),
-        failure_groups=tuple(fill(api.FailureGroup, it) for it in view.failure_groups),
-    )
+        "place": view.place,
+        "eta": view.eta,
+        "why": view.why,
+        "gate": None if view.gate is None else fill(api.CartGate, view.gate),
+        "failure_groups": tuple(fill(api.FailureGroup, it) for it in view.failure_groups),
+    }
 
 
 def cart_plan_answer(plan: CartPlan) -> api.CartPlan:

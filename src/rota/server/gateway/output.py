@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Header, Query
 from starlette.requests import Request
@@ -88,16 +88,23 @@ def _page_answer(run: str, attempt: int, page: OutputPage) -> api.LogPage:
 
 
 def window_answer(run: str, attempt: int, window: OutputWindow) -> api.LogWindow:
-    return fill(
-        api.LogWindow,
-        window,
-        run=run,
-        attempt=attempt,
-        lines=tuple(map(_line_answer, window.lines)),
-        complete=window.is_complete,
-        truncated=window.summary.truncated,
-        output_state=window.summary.state,
-    )
+    return fill(api.LogWindow, window, **_window_fields(run, attempt, window))
+
+
+def lines_news(run: str, attempt: int, window: OutputWindow, skipped: int) -> api.LinesNews:
+    fields = _window_fields(run, attempt, window)
+    return fill(api.LinesNews, window, skipped=skipped, **fields)
+
+
+def _window_fields(run: str, attempt: int, window: OutputWindow) -> dict[str, Any]:
+    return {
+        "run": run,
+        "attempt": attempt,
+        "lines": tuple(map(_line_answer, window.lines)),
+        "complete": window.is_complete,
+        "truncated": window.summary.truncated,
+        "output_state": window.summary.state,
+    }
 
 
 @router.get("/runs/{run}/log")

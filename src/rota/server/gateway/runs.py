@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -15,11 +16,12 @@ from rota.api.answers import Page
 from rota.api.events import Event
 from rota.api.why import Holder, NotReason, Obstacle, OrderOfService, Reserved, Why
 from rota.domain.access import ProjectSet
+from rota.domain.ids import RunId
 from rota.domain.job import Job
 from rota.domain.jobfile.walls import shown_walls
-from rota.domain.run import Attempt, Run
+from rota.domain.run import Attempt, Note, OutputState, OutputSummary, Run, StepReport
 from rota.domain.spec import GREATEST_PRIORITY, LEAST_PRIORITY
-from rota.domain.states import RunState
+from rota.domain.states import LEASED_STATES, RunState
 from rota.operations import runs, why
 from rota.operations.carts import find_cart
 from rota.operations.engine import Engine
@@ -105,11 +107,13 @@ class ResolveBody(Body):
 
 async def run_answer(engine: Engine, run: Run) -> api.Run:
     """Build the answer of a run, with its state as people see it."""
-    return _answer(await see_run(engine, run))
+    seen = await see_run(engine, run)
+    return seen_answer(seen, (await _notes(engine, [seen])).get(seen.id))
 
 
 async def run_detail(engine: Engine, run: Run) -> api.RunDetail:
     """Build the answer of a run with its attempts."""
+    note = (await _notes(engine, [run])).get(run.id)
     attempts = await engine.store.attempts(run.id)
     late = await engine.store.late_results(run.id)
     version = (run.job_id, run.job_version)
@@ -118,8 +122,8 @@ async def run_detail(engine: Engine, run: Run) -> api.RunDetail:
     return fill(
         api.RunDetail,
         seen,
-        **_worked_out(seen),
-        attempts=tuple(map(_attempt_answer, attempts)),
+        **_worked_out(seen, note),
+        attempts=tuple(attempt_answer(each, note) for each in attempts),
         late_results=tuple(fill(api.LateResult, result) for result in late),
         **shown_walls(documents.get(version, {})),
     )
@@ -128,34 +132,69 @@ async def run_detail(engine: Engine, run: Run) -> api.RunDetail:
 async def run_page(engine: Engine, query: RunQuery, limit: int) -> Page[api.Run]:
     """Return a page of runs; a query by state goes by the states that people see."""
     found = await see_runs(engine, replace(query, limit=limit + 1))
-    return page(found, limit, _answer, lambda run: encode_cursor("runs", run.seq))
+    notes = await _notes(engine, found)
+    return page(
+        found,
+        limit,
+        lambda run: seen_answer(run, notes.get(run.id)),
+        lambda run: encode_cursor("runs", run.seq),
+    )
 
 
-def _answer(seen: Run) -> api.Run:
-    return fill(api.Run, seen, **_worked_out(seen))
+async def _notes(engine: Engine, runs: Sequence[Run]) -> Mapping[RunId, Note]:
+    """Return what workers told of those of these runs that they have."""
+    going = [run.id for run in runs if run.state in LEASED_STATES]
+    return await engine.store.notes(going) if going else {}
 
 
-def _worked_out(run: Run) -> dict[str, Any]:
+def seen_answer(seen: Run, note: Note | None = None) -> api.Run:
+    """Build the answer of a run in the state that people see."""
+    return fill(api.Run, seen, **_worked_out(seen, note))
+
+
+def _worked_out(run: Run, note: Note | None) -> dict[str, Any]:
     """Compute the fields of an answer that a run does not have itself."""
     return {
         "reasons": tuple(fill(api.Reason, reason) for reason in run.reasons),
         "waiting": in_short(run),
         "duration_seconds": _seconds(run.started_at, run.ended_at),
         "progress": None if run.progress is None else api.Progress(**run.progress),
+        "note": None if note is None else _note_answer(note),
         "url": link_to(f"/runs/{run.id}"),
     }
 
 
-def _attempt_answer(attempt: Attempt) -> api.Attempt:
+def _note_answer(note: Note) -> api.Note:
+    number = note.current
+    step = None if number is None else note.step(number)
+    return fill(
+        api.Note,
+        note,
+        step=step.name if step else "",
+        step_number=number,
+        step_started_at=step.started_at if step else None,
+    )
+
+
+def attempt_answer(attempt: Attempt, note: Note | None = None) -> api.Attempt:
+    """Build the answer of an attempt; one that goes on is known by the note of its worker."""
+    steps, output = attempt.steps, attempt.output
+    if note is not None and attempt.result is None and note.attempt == attempt.number:
+        steps = note.steps
+        output = OutputSummary(OutputState.PENDING, note.output_bytes, note.output_lines)
     return fill(
         api.Attempt,
         attempt,
         duration_seconds=_seconds(attempt.started_at, attempt.ended_at),
-        steps=tuple(fill(api.Step, step) for step in attempt.steps),
+        steps=tuple(map(step_answer, steps)),
         cpu_seconds=attempt.usage.cpu_seconds,
         max_memory_bytes=attempt.usage.max_memory_bytes,
-        output=fill(api.OutputSummary, attempt.output),
+        output=fill(api.OutputSummary, output),
     )
+
+
+def step_answer(step: StepReport) -> api.Step:
+    return fill(api.Step, step)
 
 
 def _seconds(start: datetime | None, end: datetime | None) -> float | None:

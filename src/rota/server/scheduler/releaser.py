@@ -72,11 +72,12 @@ class SweeperConfig:
     interval: timedelta = timedelta(seconds=5)
     batch_size: int = 1_000
     forget_interval: timedelta = timedelta(hours=1)  # how often old rows are deleted
+    notes_interval: timedelta = timedelta(minutes=1)  # the same for notes of attempts that ended
     load_within: timedelta = timedelta(hours=1)  # a cart whose items stopped coming is forgotten
 
 
 class Sweeper:
-    """Releases runs whose wake-up was lost, ends runs past their deadline, deletes old workers."""
+    """Releases runs whose wake-up was lost, ends runs past their deadline, deletes what is old."""
 
     name = "sweeper"
 
@@ -92,6 +93,7 @@ class Sweeper:
         self._shards = shards
         self._config = config or SweeperConfig()
         self._forgets_at = 0.0  # monotonic
+        self._forgets_notes_at = 0.0  # monotonic
 
     async def run_once(self) -> int:
         if not self._shards.is_leading:
@@ -101,9 +103,11 @@ class Sweeper:
 
     async def _forget(self) -> None:
         now, limit = self._clock.monotonic(), self._config.batch_size
+        store = self._engine.store
+        if now >= self._forgets_notes_at and await store.forget_notes(limit) < limit:
+            self._forgets_notes_at = now + self._config.notes_interval.total_seconds()
         if now < self._forgets_at:
             return
-        store = self._engine.store
         await store.forget_loading_carts(await store.now() - self._config.load_within)
         await store.forget_keys(_KEYS_AT_ONCE)
         if await store.forget_sessions(limit) < limit:

@@ -78,6 +78,7 @@ CREATE INDEX run_held ON run (session) WHERE state IN ('CLAIMED', 'PROCESSING');
 CREATE INDEX run_job ON run (job_id, seq);
 CREATE TABLE run_key ( key TEXT NOT NULL, seq INTEGER NOT NULL, amount INTEGER NOT NULL, PRIMARY KEY (key, seq) );
 CREATE INDEX run_key_eligible ON run (eligible_at) WHERE state = 'BLOCKED' AND keys IS NOT NULL AND eligible_at IS NOT NULL;
+CREATE TABLE run_note ( run_id TEXT PRIMARY KEY, attempt INTEGER NOT NULL, told_at INTEGER NOT NULL, first_step INTEGER NOT NULL, steps TEXT NOT NULL, output_lines INTEGER NOT NULL, output_bytes INTEGER NOT NULL, last_line TEXT NOT NULL ) STRICT, WITHOUT ROWID;
 CREATE INDEX run_objective ON run (late_at) WHERE late_at IS NOT NULL AND is_late IS NULL;
 CREATE INDEX run_open ON run (project, seq) WHERE ended_at IS NULL;
 CREATE INDEX run_output_pending ON run (session) WHERE output_state = 'pending';

@@ -112,6 +112,14 @@ def fail_in_a_late_step(ctx: Context) -> None:
 
 
 @app.job()
+def nest_steps(ctx: Context, name: str) -> None:
+    with ctx.step("outer"):
+        with ctx.step("inner"):
+            pass
+        _gates[name].wait(20)
+
+
+@app.job()
 def odd_progress(ctx: Context) -> None:
     for done in (float("nan"), float("inf"), 1.0):
         ctx.progress(done, total=2)
@@ -160,10 +168,14 @@ class Host:
                 others |= {done.key: done for done in news.done}
         return plain, others, heard
 
+    def read(self) -> list[wire.News]:
+        """Wait for news."""
+        heard = list(self._news.feed(self.ours.recv(1 << 16)))
+        return [news for news in heard if isinstance(news, wire.News)]
+
     def hear_printed(self) -> list[wire.Printed]:
         """Wait for news; return what was printed."""
-        heard = list(self._news.feed(self.ours.recv(1 << 16)))
-        return [each for news in heard if isinstance(news, wire.News) for each in news.printed]
+        return [each for news in self.read() for each in news.printed]
 
     def close(self) -> None:
         self.ours.close()
@@ -310,6 +322,35 @@ def test_one_of_a_batch_is_cancelled_before_it_began(host: Host) -> None:
     assert sorted(plain) == [1, 3]
     assert others[2].result == "cancelled"
     assert sorted(_calls) == ["a", "c"]
+
+
+def test_steps_are_told_while_a_function_goes_on_and_are_in_the_order_of_their_begin(
+    host: Host,
+) -> None:
+    _gates["nested"] = threading.Event()
+    [key] = host.start("nest_steps", '{"name": "nested"}')
+
+    told: dict[int, wire.Step] = {}
+    while len(told) < 2 or told[1].result == "running":
+        told |= {each.number: each.step for news in host.read() for each in news.stepped}
+    _gates["nested"].set()
+    _, ends, _ = host.hear(1)
+
+    assert (told[0].name, told[0].result) == ("outer", "running")
+    assert (told[1].name, told[1].result) == ("inner", "completed")
+    assert [(step.name, step.result) for step in ends[key].steps] == [
+        ("outer", "completed"),
+        ("inner", "completed"),
+    ]
+    assert ends[key].steps[0].started <= ends[key].steps[1].started
+
+
+def test_a_function_that_is_over_soon_tells_its_steps_with_its_end_only(host: Host) -> None:
+    host.start("count_steps", '{"count": 10}')
+
+    _, _, heard = host.hear(1)
+
+    assert [news.stepped for news in heard] == [()] * len(heard)
 
 
 def test_more_steps_than_servers_take_are_summed_up_in_the_last(host: Host) -> None:

@@ -21,7 +21,19 @@ from rota.domain.output import OutputRecorder, Stream
 from rota.operations import output, workers
 from rota.operations.engine import Engine, Logins
 from rota.operations.tokens import create_token
-from rota.ports.work import ChunkMeta, Hello, Offer, Outcome, OutputChunk, Start, Work
+from rota.ports.queue import output as output_topic
+from rota.ports.work import (
+    ChunkMeta,
+    Hello,
+    Offer,
+    Outcome,
+    OutputChunk,
+    Progress,
+    Start,
+    StepNote,
+    StepOutcome,
+    Work,
+)
 from rota.queue.local import LocalIdleWorkers
 from rota.server.gateway.app import create_app
 from rota.server.gateway.parameters import GatewaySettings
@@ -143,7 +155,27 @@ class Worker:
             chunks = [OutputChunk(work.run, work.attempt, meta, chunk.data)]
             await output.store_chunks(self.engine, self.session, chunks)
 
-    async def finish(self, work: Work, result: str = "COMPLETED", printed: bytes = b"") -> None:
+    async def tells(self, work: Work, *steps: StepOutcome, at: int = 1) -> None:
+        """A note about an attempt, of which followers hear."""
+        note = StepNote(work.run, work.number, at, 0, steps)
+        await workers.note(self.engine, self.session, [note])
+        self.announce(work)
+
+    async def progresses(self, work: Work, done: float) -> None:
+        progress = Progress(work.run, work.number, done, 10.0)
+        await self.engine.store.record_progress(self.session, [progress])
+
+    def announce(self, work: Work) -> None:
+        """Wake whoever follows a run, as the server of its worker does."""
+        self.engine.queue.announce(output_topic(work.run))
+
+    async def finish(
+        self,
+        work: Work,
+        result: str = "COMPLETED",
+        printed: bytes = b"",
+        steps: tuple[StepOutcome, ...] = (),
+    ) -> None:
         recorder = _recorded(printed)
         now = micros(await self.engine.store.now())
         outcome = Outcome(
@@ -156,8 +188,10 @@ class Worker:
             output=recorder.inline() or b"",
             output_bytes=len(printed),
             output_lines=recorder.totals.lines,
+            steps=steps,
         )
         await workers.finish(self.engine, self.session, reported(outcome))
+        self.announce(work)
 
 
 def _recorded(text: bytes) -> OutputRecorder:

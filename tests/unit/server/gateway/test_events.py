@@ -11,7 +11,7 @@ from tests.unit.server.gateway.streaming import streaming
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("path", ["runs/{run}/log/stream", "events/stream"])
+@pytest.mark.parametrize("path", ["runs/{run}/log/stream", "runs/{run}/stream", "events/stream"])
 async def test_a_foreign_event_id_is_refused(served: Served, path: str) -> None:
     await served.apply(job())
     run_id = await served.run_through()

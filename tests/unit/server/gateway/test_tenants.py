@@ -24,7 +24,7 @@ from tests.unit.server.gateway.tenants import HIDDEN_POOL, MARK, OURS, THEIRS, T
 
 pytestmark = pytest.mark.anyio
 
-_ENDLESS = ("/events/stream", "/log/stream")
+_ENDLESS = ("/stream",)
 # Parameters of routes that have them: some have no default, and one shows more than is usual.
 _GIVEN = {"q": "x", "expression": "every 5m", "all": "true"}
 

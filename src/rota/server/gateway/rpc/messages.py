@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -145,6 +146,26 @@ def event_message(event: Event) -> client_pb2.Event:
         ids=event.ids,
         data_json=_json(event.data),
     )
+
+
+_NEWS: Mapping[str, type[Message]] = {
+    "step": client_pb2.StepNews,
+    "progress": client_pb2.ProgressNews,
+    "lines": client_pb2.LinesNews,
+    "attempt": client_pb2.RunAttempt,
+}
+
+
+def news_message(name: str, answer: Answer, place: str) -> client_pb2.RunNews:
+    """Build the message of what happened to a run; `name` is that of its event in REST."""
+    what: Any
+    if isinstance(answer, api.TimeNews):
+        what = timestamp(answer.at)
+    elif isinstance(answer, api.Run):
+        what = run_message(answer)
+    else:
+        what = message(_NEWS[name], answer)
+    return client_pb2.RunNews(**{"place": place, name: what})
 
 
 def problem_message(error: RotaError) -> client_pb2.Problem:

@@ -25,6 +25,7 @@ from rota.operations.forecasts import upcoming_jobs
 from rota.operations.output import follow_events
 from rota.operations.runs import submit_file
 from rota.operations.tokens import Caller, require_free_handle
+from rota.operations.watching import MOST_LINES, watch_run
 from rota.ports.records import JobQuery, RunQuery
 from rota.server.gateway.auth import APPLIES, EDITS, READS, RESOLVES, TRIGGERS, TrustedTokens
 from rota.server.gateway.filters import (
@@ -56,6 +57,7 @@ from rota.server.gateway.rpc.server import (
     refuse,
 )
 from rota.server.gateway.runs import run_answer, run_page
+from rota.server.gateway.watching import news_answer, place_in
 
 Projects: TypeAlias = tuple[str, ...] | None
 _OfUser = (
@@ -236,7 +238,10 @@ class SchedulerService(SchedulerServicer):
         caller: Caller | None = None
         try:
             caller, projects = await self._watcher(request, context)
-            await self._follow(request, projects, context)
+            if request.run:
+                await self._follow_run(request, context)
+            else:
+                await self._follow(request, projects, context)
         except RotaError as error:
             note("Watch", caller, began, error)
             await refuse(context, error)
@@ -248,6 +253,18 @@ class SchedulerService(SchedulerServicer):
                 if seen != projects:  # the right to look may end, or change
                     raise Denied("your roles have changed", code="forbidden", hint="watch anew")
                 await context.write(pb.WatchResponse(events=map(event_message, events)))
+
+    async def _follow_run(self, request: pb.WatchRequest, context: Context) -> None:
+        name, project = messages.reference(request.run, "run"), messages.project_of(request.project)
+        run = await runs.find_run(self._engine, name, project=project)
+        lines = min(request.lines, MOST_LINES) if request.HasField("lines") else MOST_LINES
+        place = place_in(request.place) if request.place else None
+        async with aclosing(watch_run(self._engine, run, place, lines)) as told:
+            async for each in told:
+                await self._watcher(request, context)  # the right to look may end
+                named = await news_answer(self._engine, run, each.news)
+                news = messages.news_message(*named, str(each.place))
+                await context.write(pb.WatchResponse(news=news))
 
     async def _watcher(self, request: pb.WatchRequest, context: Context) -> tuple[Caller, Projects]:
         """Return who watches, and the projects whose events they may see; None: all there are."""

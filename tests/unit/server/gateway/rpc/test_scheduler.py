@@ -15,6 +15,7 @@ from rota.domain.access import Role
 from rota.domain.states import RunState
 from rota.operations import output
 from rota.operations.tokens import create_token
+from rota.ports.work import StepOutcome
 from rota.server.gateway.parsing import ParsingPool
 from tests.unit.server.gateway.rpc.conftest import Calls, problem_of
 from tests.unit.server.gateway.served import job, job_file
@@ -422,6 +423,55 @@ async def test_a_watcher_whose_token_is_revoked_sees_no_more(
         await read_all(stream)  # some may have been on their way
 
     assert problem_of(refusal.value)[0] is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def news_of(stream: Any) -> list[pb.RunNews]:
+    """All news of a run but the time, up to its end."""
+    found: list[pb.RunNews] = []
+    while not found or found[-1].WhichOneof("what") != "end":
+        news = (await stream.read()).news
+        if news.WhichOneof("what") != "time":
+            found.append(news)
+    return found
+
+
+async def test_a_run_is_watched_to_its_end_and_from_any_place_on(calls: Calls) -> None:
+    await calls.served.apply(job())
+    run = await calls.served.trigger()
+    worker = await calls.served.worker()
+    [work] = await worker.claim()
+    step = StepOutcome("build", "failed", exit_code=3, started_at=1_000_000, lines=2)
+    skipped = StepOutcome("set up", "skipped")
+    await worker.finish(work, "FAILED", printed=b"one\ntwo\n", steps=(skipped, step))
+
+    found = await news_of(calls.begin("Watch", pb.WatchRequest(run=run["id"], lines=1)))
+    [again] = [news for news in found if news.WhichOneof("what") == "lines"]
+    rest = await news_of(calls.begin("Watch", pb.WatchRequest(run=run["id"], place=again.place)))
+
+    kinds = [news.WhichOneof("what") for news in found]
+    assert kinds == ["run", "step", "step", "lines", "step", "attempt", "end"]
+    assert (again.lines.skipped, [line.text for line in again.lines.lines]) == (1, ["two"])
+    assert (found[4].step.number, found[4].step.step.result) == (1, "failed")
+    assert found[4].step.step.exit_code == 3
+    assert (found[5].attempt.result, len(found[5].attempt.steps)) == ("FAILED", 2)
+    assert found[-1].end.state == pb.RUN_STATE_FAILED
+    assert "lines" not in [news.WhichOneof("what") for news in rest]
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (pb.WatchRequest(run="r_nothing"), grpc.StatusCode.NOT_FOUND),
+        (pb.WatchRequest(run="r_nothing", project="*"), grpc.StatusCode.INVALID_ARGUMENT),
+    ],
+)
+async def test_a_run_that_is_not_there_cannot_be_watched(
+    calls: Calls, request_: pb.WatchRequest, status: grpc.StatusCode
+) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await calls.begin("Watch", request_).read()
+
+    assert problem_of(refused.value)[0] is status
 
 
 ROLES = {

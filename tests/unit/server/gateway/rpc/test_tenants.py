@@ -47,8 +47,9 @@ def request(kind: type[Any], project: str, names: dict[str, str]) -> Any:
 async def ask(calls: Calls, tenants: Tenants, name: str, message: Any) -> Any:
     """The answer to a member of our project, or how the call is refused."""
     [method] = [getattr(stub, name) for stub in calls._stubs if hasattr(stub, name)]
+    call = method(message, metadata=_credential(tenants), timeout=20)
     try:
-        return await method(message, metadata=_credential(tenants), timeout=20)
+        return await (call.read() if isinstance(call, grpc.aio.UnaryStreamCall) else call)
     except grpc.aio.AioRpcError as error:
         return problem_of(error)
 

@@ -1,0 +1,53 @@
+"""What attempts that go on tell, as messages of `contracts/rota/v2/worker.proto`, and back."""
+
+from __future__ import annotations
+
+from rota.contracts import worker_pb2 as pb
+from rota.link import grpc_checks as checks
+from rota.link.grpc_messages import fence_of, step_from, step_message
+from rota.ports.work import MAX_LAST_LINE, MAX_NOTED_STEPS, Progress, StepNote, storable
+
+
+def progress_message(progress: Progress) -> pb.Progress:
+    return pb.Progress(
+        run=progress.run,
+        fence=progress.number,
+        done=progress.done,
+        total=progress.total,
+        message=storable(progress.message),
+    )
+
+
+def progress_from(message: pb.Progress) -> Progress:
+    return Progress(
+        *fence_of(message),
+        done=checks.measure(message.done, "done"),
+        total=checks.measure(message.total, "total") if message.HasField("total") else None,
+        message=storable(message.message),
+    )
+
+
+def note_message(note: StepNote) -> pb.StepNote:
+    return pb.StepNote(
+        run=note.run,
+        fence=note.number,
+        at=note.at,
+        first_step=note.first_step,
+        steps=map(step_message, note.steps),
+        output_lines=note.output_lines,
+        output_bytes=note.output_bytes,
+        last_line=storable(note.last_line),
+    )
+
+
+def note_from(message: pb.StepNote) -> StepNote:
+    steps = checks.items(message.steps, "steps of a note", MAX_NOTED_STEPS)
+    return StepNote(
+        *fence_of(message),
+        at=checks.instant(message.at, "at"),
+        first_step=checks.number(message.first_step, "first_step"),
+        steps=tuple(map(step_from, steps)),
+        output_lines=checks.count(message.output_lines, "output_lines"),
+        output_bytes=checks.count(message.output_bytes, "output_bytes"),
+        last_line=storable(message.last_line[:MAX_LAST_LINE]),
+    )
