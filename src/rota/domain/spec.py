@@ -6,7 +6,7 @@ Instances come from `rota.domain.jobfile` only; whoever holds a `JobSpec` may tr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -24,6 +24,29 @@ RESERVED_ENV = "ROTA_"  # variables of a job that begin so are set by Rota alone
 class JobType(StrEnum):
     SHELL = "shell"
     PYTHON = "python"
+    CONTAINER = "container"  # exactly the jobs whose isolation is that
+
+
+class Isolation(StrEnum):
+    """Wall between a run and its worker, from the lowest."""
+
+    PROCESS = "process"
+    SANDBOX = "sandbox"
+    CONTAINER = "container"
+
+
+class Network(StrEnum):
+    """Network that a run sees."""
+
+    NONE = "none"
+    OUTBOUND = "outbound"  # public addresses only
+    HOST = "host"  # the worker's own
+
+
+class PullPolicy(StrEnum):
+    ALWAYS = "always"
+    IF_MISSING = "if_missing"
+    NEVER = "never"
 
 
 class Delivery(StrEnum):
@@ -147,6 +170,48 @@ def without_reserved(env: Mapping[str, str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
+class RunLimits:
+    """Most that a run may take of its machine; None: no limit."""
+
+    cpu: int | None = None  # thousandths of a core
+    memory: int | None = None  # bytes, swap included
+    processes: int | None = None
+    open_files: int | None = None  # of each process
+    disk: int | None = None  # bytes in its folder and /tmp: measured, soft
+
+    def over(self, lower: RunLimits) -> RunLimits:
+        """Return these limits, and those of `lower` where these have none."""
+        own = {each.name: getattr(self, each.name) for each in fields(self)}
+        return RunLimits(
+            **{k: getattr(lower, k) if value is None else value for k, value in own.items()}
+        )
+
+
+NO_LIMITS = RunLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """Folder of the worker's machine that a container sees."""
+
+    source: str  # absolute, below one of the worker's roots
+    target: str  # absolute, in the container
+    writable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """Container of a run; with `isolation: container` only."""
+
+    image: str  # name[:tag] or name@sha256:…
+    pull: PullPolicy = PullPolicy.IF_MISSING
+    registry: str = ""  # name of a login in the worker's settings; "": none
+    mounts: tuple[Mount, ...] = ()
+    command: tuple[str, ...] = ()  # instead of steps; with neither, what the image itself runs
+    user: str = ""  # name or number, perhaps `user:group`; "": 65534
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     name: str
     run: str | tuple[str, ...]  # a script for `shell`, or an argument list that needs no shell
@@ -157,6 +222,11 @@ class Step:
     retry: Retry = Retry()
     continue_on_error: bool = False
     condition: StepCondition = StepCondition.SUCCESS
+    # `None` is the job's. Steps of a container stay in it: they have none of these.
+    isolation: Isolation | None = None
+    network: Network | None = None
+    run_as: str | None = None
+    limits: RunLimits | None = None  # a limit that it does not give is the job's
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +261,11 @@ class JobSpec:
     steps: tuple[Step, ...] = ()  # type shell
     function: str = ""  # type python: the name it was registered under
     path: str = ""  # `source: {path}`: the folder on the worker to run in; "" = a fresh one
+    isolation: Isolation = Isolation.PROCESS
+    network: Network = Network.HOST  # the only one that `process` has
+    run_as: str = ""  # user of the worker's machine; "" = whom the worker takes for this wall
+    limits: RunLimits = NO_LIMITS
+    container: Container | None = None  # exactly where the isolation is that
     env: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[str, Input] = field(default_factory=dict)
 
@@ -211,3 +286,16 @@ class JobSpec:
     retry: Retry = Retry()
     max_losses: int = DEFAULT_MAX_LOSSES  # worker losses a run survives
     log_limit: int = DEFAULT_LOG_LIMIT  # bytes of output kept per attempt
+
+
+def run_limits(spec: JobSpec, step: Step | None = None) -> RunLimits:
+    """Return the limits that a job gives, or a step of it: its worker must offer them."""
+    if step is None or step.limits is None:
+        return spec.limits
+    return step.limits.over(spec.limits)
+
+
+def booked_limits(spec: JobSpec) -> RunLimits:
+    """Return what a job books, as limits: they count where it gives none and its worker can."""
+    cpu, memory = (spec.resources.get(name) for name in ("cpu", "memory"))
+    return RunLimits(cpu=cpu or None, memory=memory // 1000 if memory else None)
