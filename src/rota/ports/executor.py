@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 from rota.domain.output import Stream
-from rota.domain.spec import JobSpec
+from rota.domain.spec import JobSpec, RunLimits
 from rota.ports.work import Fence, Outcome, Work, WorkBatch
 
 
@@ -129,15 +130,37 @@ class Executor(Protocol):
         ...
 
 
+class SignalScope(StrEnum):
+    """Processes of a tree that a signal is for. KILL is always for all of them."""
+
+    TREE = "tree"
+    INSIDE = "inside"  # those in another pid namespace than the main process: TERM to the monitor
+    # of a sandbox would kill all at once
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """Way to start a process that is not simply one of the worker's own."""
+
+    user: int | None = None  # uid; None: the worker's
+    group: int | None = None  # gid; None: the worker's
+    groups: tuple[int, ...] = ()  # supplementary, where `user` or `group` is given
+    limits: RunLimits = RunLimits()  # by a cgroup of its own (open_files: rlimit); not `disk`
+    descriptors: Mapping[int, int] = field(default_factory=dict)  # number there → ours; closed here
+    signals: SignalScope = SignalScope.TREE
+    tag: str = ""  # part of the name of its cgroup: run, attempt and step
+
+
 @dataclass(frozen=True, slots=True)
 class Exit:
     """End of a process, with everything it started gone too."""
 
     status: int | None  # exit code; None: it died by `signal` or never started
     signal: int | None
-    cpu_seconds: float = 0.0
-    max_memory_bytes: int = 0
+    cpu_seconds: float = 0.0  # of its cgroup, where it has one
+    max_memory_bytes: int = 0  # the same
     error: str = ""  # why it could not be started
+    cause: str = ""  # limit that it ran into: oom or processes; "" = none that is known
 
 
 class Process(Protocol):
@@ -146,7 +169,7 @@ class Process(Protocol):
     ended: asyncio.Future[Exit]
 
     def signal(self, number: int) -> None:
-        """Send a signal to every process of the tree."""
+        """Send a signal to the processes of the tree that its confinement names; else to all."""
         ...
 
     def kill(self) -> None: ...
@@ -163,9 +186,30 @@ class Spawner(Protocol):
         cwd: str,
         stdout: int,
         stderr: int,
+        confinement: Confinement | None = None,
     ) -> Process:
         """Start a process; the two descriptors become its output and are closed here.
 
-        A command that cannot be started is an `Exit` with `error`, like any other end.
+        A command that cannot be started is an `Exit` with `error`, like any other end. So is one
+        whose confinement the machine does not allow: nothing ever runs with less.
         """
+        ...
+
+
+class Keeper(Protocol):
+    """Process beyond the guardian's reach that removes containers when the lease ends."""
+
+    async def keep(self, engine: str, name: str) -> None:
+        """Note a container before it is created; return when that is acknowledged.
+
+        `engine` is the path of its API socket.
+        """
+        ...
+
+    async def started(self, name: str, pid: int) -> None:
+        """Tell the host's pid of the container's first process, where the engine tells it."""
+        ...
+
+    async def release(self, name: str) -> None:
+        """Forget a container that is removed."""
         ...
