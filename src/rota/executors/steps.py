@@ -1,0 +1,400 @@
+"""Steps of an attempt, one after another: conditions, retries, timeouts, cancels and the grace.
+
+Where a step is carried out is for the kinds of `StepExecutor` to say: as processes of this machine,
+or in a container.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Protocol
+
+import structlog
+
+from rota.domain.output import Stream
+from rota.domain.retry import backoff
+from rota.domain.run import AttemptResult
+from rota.domain.spec import Step, StepCondition
+from rota.executors.work_folder import WorkFolder, parse_progress
+from rota.ports.clock import Clock
+from rota.ports.executor import (
+    Assignment,
+    AttemptReports,
+    Exit,
+    JobBatch,
+    OutputSink,
+    Process,
+)
+from rota.ports.work import Fence, Outcome, StepOutcome
+
+log = structlog.get_logger()
+
+_PROGRESS_INTERVAL = timedelta(seconds=1)
+
+
+@dataclass(slots=True)
+class Attempt:
+    """State of an attempt while it is executed."""
+
+    assignment: Assignment
+    folder: WorkFolder
+    env: Mapping[str, str]
+    open_sink: Callable[[], OutputSink]
+    started_at: int
+    deadline: float | None  # monotonic; None: no timeout
+    stop: asyncio.Future[None]  # done: the attempt was cancelled
+    gone_by: float | None = None  # monotonic: when its grace ends; None: nothing stopped it yet
+    result: AttemptResult = AttemptResult.COMPLETED
+    failure: Exit | None = None  # of the step that decided the result
+    message: str = ""
+    complaint: str = ""  # the last line of the latest step, of its standard error if it wrote any
+    steps: list[StepOutcome] = field(default_factory=list)
+    progress: str = ""  # the last line passed on
+
+    @property
+    def fence(self) -> Fence:
+        return self.assignment.work.fence
+
+    @property
+    def is_well(self) -> bool:
+        return self.result is AttemptResult.COMPLETED
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.result in (AttemptResult.TIMED_OUT, AttemptResult.CANCELLED)
+
+    def stop_clock(self, now: float) -> float:
+        """Return the deadline of the grace, which begins with the first stop and is one for all."""
+        if self.gone_by is None:
+            self.gone_by = now + self.assignment.spec.grace.total_seconds()
+        return self.gone_by
+
+    def stopped_as(self) -> AttemptResult:
+        """Return why a step is terminated: a cancel, unless one was obeyed before, or a timeout."""
+        is_cancelled = self.stop.done() and not self.is_stopped
+        return AttemptResult.CANCELLED if is_cancelled else AttemptResult.TIMED_OUT
+
+
+class RunningStep(Protocol):
+    """Step that was begun."""
+
+    @property
+    def process(self) -> Process: ...
+
+    async def finish(self) -> None:
+        """Pass on the rest of its output, once it has ended."""
+        ...
+
+    def last_line(self) -> str:
+        """Return the last line that says something: of standard error, if there is one."""
+        ...
+
+
+@dataclass(slots=True)
+class _Tries:
+    """How often a step was tried, and what all tries took."""
+
+    count: int = 0
+    cpu_seconds: float = 0.0
+    max_memory_bytes: int = 0
+
+    def add(self, ending: Exit) -> None:
+        self.count += 1
+        self.cpu_seconds += ending.cpu_seconds
+        self.max_memory_bytes = max(self.max_memory_bytes, ending.max_memory_bytes)
+
+    def outcome(self, step: Step, last: Exit, result: AttemptResult, seconds: float) -> StepOutcome:
+        return StepOutcome(
+            name=step.name,
+            result=result.lower(),
+            exit_code=last.status,
+            signal=last.signal,
+            seconds=seconds,
+            tries=self.count,
+            cpu_seconds=round(self.cpu_seconds, 6),
+            max_memory_bytes=self.max_memory_bytes,
+            cause=last.cause,
+        )
+
+
+class StepExecutor(ABC):
+    """Implements `rota.ports.executor.Executor` but for what its kinds do."""
+
+    def __init__(self, reports: AttemptReports, clock: Clock) -> None:
+        self._reports = reports
+        self._clock = clock
+        self._attempts: dict[Fence, Attempt] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._progress = asyncio.get_running_loop().create_task(self._watch_progress())
+
+    @abstractmethod
+    def _take_folder(self) -> WorkFolder:
+        """Return an empty folder to work in, or raise `OSError`."""
+
+    @abstractmethod
+    def _give_back(self, folder: WorkFolder) -> None:
+        """Take a folder back, once everything that worked in it has ended."""
+
+    @abstractmethod
+    def _variables(self, assignment: Assignment, folder: WorkFolder) -> Mapping[str, str]:
+        """Return the variables that all steps of an attempt have."""
+
+    @abstractmethod
+    def _begin(self, attempt: Attempt, number: int, step: Step) -> RunningStep:
+        """Begin a step, or raise `OSError` if that is not possible; never waits."""
+
+    def _steps(self, attempt: Attempt) -> Sequence[Step]:
+        return attempt.assignment.spec.steps
+
+    async def _carry_out(self, attempt: Attempt) -> None:
+        """Execute an attempt; what happens is recorded in it."""
+        await self._run_steps(attempt)
+
+    def start(self, batches: Sequence[JobBatch]) -> None:
+        for assignment in (each for batch in batches for each in batch.assignments()):
+            try:
+                attempt = self._prepare(assignment)
+            except OSError as error:
+                message = f"the work folder could not be made: {error.strerror}"
+                self._reports.ended([self._failed(assignment, message)])
+                continue
+            self._attempts[attempt.fence] = attempt  # at once: a cancel may be the next order
+            task = asyncio.get_running_loop().create_task(self._run(attempt))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def cancel(self, fences: Sequence[Fence]) -> None:
+        for fence in fences:
+            attempt = self._attempts.get(fence)
+            if attempt is not None and not attempt.stop.done():
+                attempt.stop.set_result(None)
+
+    async def close(self) -> None:
+        self._progress.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _run(self, attempt: Attempt) -> None:
+        try:
+            await self._carry_out(attempt)
+            outcome = self._outcome(attempt)
+        except Exception as error:
+            log.error("attempt.broken", run=attempt.fence.run, exc_info=error)
+            outcome = self._failed(attempt.assignment, f"internal error: {error!r}")
+        finally:
+            del self._attempts[attempt.fence]
+            self._give_back(attempt.folder)
+        self._reports.ended([outcome])
+
+    def _prepare(self, assignment: Assignment) -> Attempt:
+        folder = self._take_folder()
+        now, started_at = self._clock.monotonic(), self._reports.store_micros()
+        seconds = assignment.seconds_allowed(started_at)
+        return Attempt(
+            assignment=assignment,
+            folder=folder,
+            env=self._variables(assignment, folder),
+            open_sink=partial(self._reports.output, assignment.work.fence),
+            started_at=started_at,
+            deadline=None if seconds is None else now + seconds,
+            stop=asyncio.get_running_loop().create_future(),
+        )
+
+    def _failed(self, assignment: Assignment, message: str) -> Outcome:
+        """Build the outcome of an attempt that Rota itself could not carry out."""
+        now = self._reports.store_micros()
+        return Outcome(
+            run=assignment.work.run,
+            number=assignment.work.number,
+            result=AttemptResult.FAILED,
+            started_at=now,
+            ended_at=now,
+            message=message,
+        )
+
+    async def _run_steps(self, attempt: Attempt) -> None:
+        for number, step in enumerate(self._steps(attempt)):
+            if attempt.stop.done() and attempt.is_well:
+                attempt.result = AttemptResult.CANCELLED
+                attempt.message = f"cancelled before {_step_label(step)}"
+            if _is_wanted(step, attempt) and self._has_time(attempt):
+                await self._run_step(attempt, number, step)
+            else:
+                attempt.steps.append(StepOutcome(step.name, "skipped"))
+
+    def _has_time(self, attempt: Attempt) -> bool:
+        now = self._clock.monotonic()
+        return not attempt.is_stopped or now < attempt.stop_clock(now)
+
+    async def _run_step(self, attempt: Attempt, number: int, step: Step) -> None:
+        """Run one step with its own retries; a failure is recorded on the attempt."""
+        began = self._clock.monotonic()
+        limit = self._limit(attempt, step)
+        tries = _Tries()
+        while True:
+            ending, result = await self._try(attempt, number, step, limit)
+            tries.add(ending)
+            if result is not AttemptResult.FAILED or tries.count >= step.retry.attempts:
+                break
+            if not await self._pause(attempt, backoff(step.retry, tries.count - 1, 0.0), limit):
+                result = attempt.stopped_as()
+                break
+        seconds = round(self._clock.monotonic() - began, 3)
+        attempt.steps.append(tries.outcome(step, ending, result, seconds))
+        is_excused = step.continue_on_error and result is AttemptResult.FAILED
+        if result is not AttemptResult.COMPLETED and not is_excused and attempt.is_well:
+            attempt.result, attempt.failure = result, ending
+            attempt.message = f"{_step_label(step)}: {_words(ending, result)}"
+            if attempt.complaint and result is AttemptResult.FAILED:
+                attempt.message += f": {attempt.complaint}"
+
+    def _limit(self, attempt: Attempt, step: Step) -> float | None:
+        """Return a step's deadline: its own timeout, the attempt's, or the grace after its end."""
+        now = self._clock.monotonic()
+        limits = [] if step.timeout is None else [now + step.timeout.total_seconds()]
+        if attempt.is_stopped:
+            limits.append(attempt.stop_clock(now))
+        elif attempt.deadline is not None:
+            limits.append(attempt.deadline)
+        return min(limits, default=None)
+
+    async def _pause(self, attempt: Attempt, pause: timedelta, limit: float | None) -> bool:
+        """Wait between retries of a step; return False if a cancel or the limit came first."""
+        now = self._clock.monotonic()
+        seconds = pause.total_seconds()
+        left = seconds if limit is None else min(seconds, limit - now)
+        await asyncio.wait({attempt.stop}, timeout=max(left, 0))
+        return left >= seconds and not attempt.stop.done()
+
+    async def _try(
+        self, attempt: Attempt, number: int, step: Step, limit: float | None
+    ) -> tuple[Exit, AttemptResult]:
+        attempt.complaint = ""
+        try:
+            running = self._begin(attempt, number, step)
+        except OSError as error:  # no space for its script, no descriptors for its output
+            reason = f"the step could not be started: {error.strerror}"
+            ending, result = Exit(None, None, error=reason), AttemptResult.FAILED
+        else:
+            supervision = _Supervision(attempt, running.process, self._clock)
+            ending, result = await supervision.end(limit)
+            await running.finish()
+            if result is AttemptResult.FAILED:
+                attempt.complaint = running.last_line()
+        if ending.error:
+            attempt.open_sink().feed(Stream.ROTA, number, f"{ending.error}\n".encode())
+        return ending, result
+
+    async def _watch_progress(self) -> None:
+        """Forward what jobs write to $ROTA_PROGRESS."""
+        while True:
+            await self._clock.sleep(_PROGRESS_INTERVAL)
+            for attempt in self._attempts.values():
+                line = attempt.folder.read_progress()
+                progress = parse_progress(line) if line != attempt.progress else None
+                if progress is not None:
+                    attempt.progress = line
+                    self._reports.progressed(attempt.fence, *progress)
+
+    def _outcome(self, attempt: Attempt) -> Outcome:
+        outputs, complaint = attempt.folder.read_outputs()
+        if complaint:
+            last = max(len(attempt.steps) - 1, 0)
+            attempt.open_sink().feed(Stream.ROTA, last, f"{complaint}\n".encode())
+        work, failure = attempt.assignment.work, attempt.failure
+        return Outcome(
+            run=work.run,
+            number=work.number,
+            result=attempt.result,
+            started_at=attempt.started_at,
+            ended_at=self._reports.store_micros(),
+            exit_code=0 if failure is None else failure.status,
+            signal=None if failure is None else failure.signal,
+            message=attempt.message,
+            outputs=outputs,
+            steps=tuple(attempt.steps),
+            cpu_seconds=round(sum(step.cpu_seconds for step in attempt.steps), 6),
+            max_memory_bytes=max((step.max_memory_bytes for step in attempt.steps), default=0),
+            cause="" if failure is None else failure.cause,
+        )
+
+
+class _Supervision:
+    """Watch over one process, which is terminated on timeout or cancel."""
+
+    def __init__(self, attempt: Attempt, process: Process, clock: Clock) -> None:
+        self._attempt = attempt
+        self._process = process
+        self._clock = clock
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopped_as: AttemptResult | None = None  # None: nothing stopped it
+
+    async def end(self, limit: float | None) -> tuple[Exit, AttemptResult]:
+        """Wait for the end of the whole tree."""
+        stop = self._attempt.stop
+        if limit is not None:
+            self._call_at(limit, self._terminate)
+        if not self._attempt.is_stopped:  # steps that follow a stop have what is left of the grace
+            stop.add_done_callback(self._terminate)
+        try:
+            ending = await self._process.ended
+        finally:
+            stop.remove_done_callback(self._terminate)
+            if self._timer is not None:
+                self._timer.cancel()
+        if self._stopped_as is not None:
+            return ending, self._stopped_as
+        is_good = ending.status == 0
+        return ending, AttemptResult.COMPLETED if is_good else AttemptResult.FAILED
+
+    def _terminate(self, _: object = None) -> None:
+        """Send TERM, and after the job's grace KILL: to the whole tree, and once only."""
+        if self._stopped_as is not None or self._process.ended.done():
+            return
+        self._stopped_as = self._attempt.stopped_as()
+        self._process.signal(signal.SIGTERM)
+        self._call_at(self._attempt.stop_clock(self._clock.monotonic()), self._process.kill)
+
+    def _call_at(self, instant: float, action: Callable[[], None]) -> None:
+        """Set the one timer: for the limit first, then for the end of the grace."""
+        if self._timer is not None:
+            self._timer.cancel()
+        seconds = max(instant - self._clock.monotonic(), 0)
+        self._timer = asyncio.get_running_loop().call_later(seconds, action)
+
+
+def _step_label(step: Step) -> str:
+    """Return the label of a step: `step Build`; without a name it is `step 2`."""
+    return step.name if step.name.startswith("step ") else f"step {step.name}"
+
+
+def _is_wanted(step: Step, attempt: Attempt) -> bool:
+    match step.condition:
+        case StepCondition.ALWAYS:
+            return True
+        case StepCondition.SUCCESS:
+            return attempt.is_well
+        case StepCondition.FAILURE:
+            return attempt.result is AttemptResult.FAILED
+
+
+def _words(ending: Exit, result: AttemptResult) -> str:
+    if ending.error:
+        return ending.error
+    if result is not AttemptResult.FAILED:
+        return result.lower().replace("_", " ")
+    if ending.signal is not None:
+        return f"killed by signal {ending.signal} ({_signal_name(ending.signal)})"
+    return f"exit {ending.status}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
