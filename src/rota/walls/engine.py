@@ -123,17 +123,22 @@ class Engine:
 
     async def pull(self, name: str, credentials: Mapping[str, str] | None) -> None:
         """Fetch an image. That this returns does not yet say that the engine has it: look."""
-        what = f"pull {name}"
-        async with self._asking(what, seconds=None), asyncio.timeout(_PULL_SILENCE) as silence:
+        loop = asyncio.get_running_loop()
+        async with self._asking(f"pull {name}", seconds=None):
             pulling = self._docker.images.pull(
                 name, auth=dict(credentials) if credentials else None, stream=True
             )
-            async for _ in pulling:
-                silence.reschedule(asyncio.get_running_loop().time() + _PULL_SILENCE)
+            try:
+                async with asyncio.timeout(_PULL_SILENCE) as silence:
+                    async for _ in pulling:
+                        silence.reschedule(loop.time() + _PULL_SILENCE)
+            except TimeoutError as error:
+                reason = f"nothing came for {_PULL_SILENCE:.0f} seconds"
+                raise EngineRefused(reason) from error
 
-    async def import_image(self, archive: bytes, name: str, tag: str) -> None:
-        """Make an image of a tar archive of its root folder."""
-        query = {"fromSrc": "-", "repo": name, "tag": tag}
+    async def import_image(self, archive: bytes, name: str) -> None:
+        """Make an image of a tar archive of its root folder; the name has a tag."""
+        query = {"fromSrc": "-", "repo": name}
         async with self._asking("import an image", _CREATES_WITHIN):
             await self._post("images/create", query, data=archive)
 
@@ -251,7 +256,9 @@ class Engine:
             raise EngineAway(f"the container engine did not answer: asked to {what}") from error
         except DockerError as error:
             if error.status == _NO_CONNECTION:
-                raise EngineAway(f"the container engine cannot be reached at {self.socket}") from error
+                raise EngineAway(
+                    f"the container engine cannot be reached at {self.socket}"
+                ) from error
             raise EngineRefused(_one_line(error.message), error.status) from error
         except (aiohttp.ClientError, OSError) as error:
             reason = _one_line(str(error) or type(error).__name__)

@@ -1,0 +1,236 @@
+"""What the container of an attempt looks like, as its engine is told.
+
+Nothing of the image can be written to, and nothing of it is kept: what a job writes goes to its
+folder, or to memory that counts for it. No capabilities, no new privileges, and a user that has no
+files anywhere unless the job asks for another.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from rota.domain.spec import Container, Mount, Network, RunLimits
+
+JOB = "/job"
+TOLD = "/run/rota"  # what a job is told in files, and tells
+HOME = "/home/job"
+SHELL = "/bin/sh"
+_NOBODY = 65534
+_HOLDERS = (65533, 65532)  # who keeps a container open for its steps: not whom the steps run as
+_HOLD = "while :; do sleep 3600; done"
+_HOLDING = 3  # processes: the engine's init, the shell that holds, and its sleep
+_MOST_PROCESSES = 32_768  # of a user: Podman itself may have no more, and could not give it
+_TMP_SIZE = 1 << 30
+_WHOLE = ("/proc", "/sys", "/dev", TOLD)  # nothing may be mounted below these either
+_TAKEN = (*_WHOLE, JOB, HOME, "/tmp")  # noqa: S108 (in the container)
+
+
+class MountRefused(Exception):
+    """The worker does not let a container have this folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class MountRoot:
+    """Folder of this machine that containers may have."""
+
+    path: Path
+    writable: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}:rw" if self.writable else str(self.path)
+
+
+def parse_roots(texts: Iterable[str]) -> tuple[MountRoot, ...]:
+    """Parse `/data` and `/srv/cache:rw`; raise `ValueError`."""
+    roots = tuple(map(_root, texts))
+    for root in roots:
+        inner = [each for each in roots if root.path in each.path.parents]
+        if root.writable and inner:
+            raise ValueError(
+                f"{root.path} may be written and holds {inner[0].path}: a job could put a link in"
+                " its place"
+            )
+    return roots
+
+
+def _root(text: str) -> MountRoot:
+    path, colon, mode = text.rpartition(":")
+    if not colon or mode not in ("ro", "rw"):
+        path, mode = text, "ro"
+    pure = PurePosixPath(path)
+    if not pure.is_absolute() or ".." in pure.parts or pure == PurePosixPath("/"):
+        raise ValueError(f'"{text}" is not a folder such as /data or /srv/cache:rw')
+    return MountRoot(Path(path), writable=mode == "rw")
+
+
+def allowed_source(mount: Mount, roots: Sequence[MountRoot]) -> str:
+    """Return the folder behind a mount, its links resolved, or raise `MountRefused`.
+
+    Between this look and the engine's mount nobody may put a link in its place. Jobs can do so
+    below a root that they may write to, so such a root is mounted whole or not at all.
+    """
+    try:
+        source = Path(os.path.realpath(mount.source, strict=True))
+        found = [(root, Path(os.path.realpath(root.path))) for root in roots]
+    except OSError as error:
+        raise MountRefused(f"{mount.source} cannot be mounted: {error.strerror}") from error
+    around = [(root, path) for root, path in found if path == source or path in source.parents]
+    if not around:
+        told = f"{mount.source} is {source}, which" if str(source) != mount.source else mount.source
+        raise MountRefused(f"{told} is not below any of the worker's container_mounts")
+    root, path = max(around, key=lambda each: len(each[1].parts))
+    if mount.writable and not root.writable:
+        raise MountRefused(f"{mount.source} may only be read: container_mounts has {root}")
+    if root.writable and path != source:
+        raise MountRefused(
+            f"jobs may write to {root.path}: it is mounted whole, or container_mounts names"
+            f" {mount.source} instead"
+        )
+    return str(source)
+
+
+def user_of(container: Container) -> str:
+    """Return the user as engines want it; a number alone is its group, too, or it would be 0."""
+    user = container.user or str(_NOBODY)
+    return f"{user}:{user}" if user.isdecimal() else user
+
+
+def _holder(user: str) -> str:
+    number = next(uid for uid in _HOLDERS if str(uid) != user.partition(":")[0])
+    return f"{number}:{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """All that decides the config of a container."""
+
+    image_id: str
+    volumes: tuple[str, ...]  # that the image wants
+    user: str
+    labels: Mapping[str, str]
+    job_folder: str
+    told_folder: str
+    mounts: tuple[tuple[str, Mount], ...] = ()  # with the sources that were allowed
+    network: Network = Network.NONE
+    limits: RunLimits = RunLimits()
+    files: Mapping[str, str] = field(default_factory=dict)  # mounted read-only: target → source
+
+
+def holding(frame: Frame) -> dict[str, Any]:
+    """Return the config of a container that stays open for steps, as no user of theirs."""
+    config = _config(frame, others=_HOLDING)
+    return config | {
+        "User": _holder(frame.user),
+        "Entrypoint": [SHELL],
+        "Cmd": ["-c", _HOLD],
+        "WorkingDir": JOB,
+    }
+
+
+def commanded(frame: Frame, command: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
+    """Return the config of a container for one command; an empty one is the image's own.
+
+    That one also works where its image says: a program that looks for its files beside it.
+    """
+    config = _config(frame, others=1)
+    config |= {"User": frame.user, "Env": [f"{name}={value}" for name, value in env.items()]}
+    if command:
+        config |= {"Entrypoint": list(command[:1]), "Cmd": list(command[1:]), "WorkingDir": JOB}
+    return config
+
+
+def _config(frame: Frame, others: int) -> dict[str, Any]:
+    """Return what all containers have; `others` are processes in it that are not the job's."""
+    shown = {} if frame.network is Network.HOST else {"Hostname": "job"}
+    return shown | {
+        "Image": frame.image_id,
+        "Labels": dict(frame.labels),
+        "Healthcheck": {"Test": ["NONE"]},  # the image's would run beside the job
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "HostConfig": {
+            "NetworkMode": "host" if frame.network is Network.HOST else "none",
+            "ReadonlyRootfs": True,
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges"],
+            "Init": True,
+            "IpcMode": "private",
+            "LogConfig": {"Type": "none", "Config": {}},  # Rota keeps the output, within its limit
+            "RestartPolicy": {"Name": "no"},
+            "Mounts": _mounts(frame),
+            "Tmpfs": _tmpfs(frame),
+            **_limits(frame.limits, others),
+        },
+    }
+
+
+def _mounts(frame: Frame) -> list[dict[str, Any]]:
+    own = [
+        _bind(frame.job_folder, JOB, writable=True),
+        _bind(frame.told_folder, TOLD, writable=True),
+    ]
+    files = [_bind(source, target, writable=False) for target, source in frame.files.items()]
+    asked = [_bind(source, each.target, writable=each.writable) for source, each in frame.mounts]
+    return [*own, *files, *asked]
+
+
+def _bind(source: str, target: str, *, writable: bool) -> dict[str, Any]:
+    return {
+        "Type": "bind",
+        "Source": source,
+        "Target": target,
+        "ReadOnly": not writable,
+        # What is mounted below it stays outside: read-only would not hold for that.
+        "BindOptions": {"Propagation": "private", "NonRecursive": True},
+    }
+
+
+def _tmpfs(frame: Frame) -> dict[str, str]:
+    options = f"rw,exec,nosuid,nodev,mode=1777,size={frame.limits.disk or _TMP_SIZE}"
+    taken = {each.target for _, each in frame.mounts}
+    # Volumes that the image wants would be on disc, where nothing limits them.
+    volumes = [path for path in frame.volumes if path not in taken and path not in (JOB, TOLD)]
+    return dict.fromkeys(("/tmp", HOME, *volumes), options)  # noqa: S108 (in the container)
+
+
+def _limits(limits: RunLimits, others: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"Ulimits": _ulimits(limits)}
+    if limits.cpu is not None:
+        found["NanoCpus"] = limits.cpu * 1_000_000
+    if limits.memory is not None:
+        found |= {"Memory": limits.memory, "MemorySwap": limits.memory}
+    if limits.processes is not None:
+        found["PidsLimit"] = limits.processes + others
+    return found
+
+
+def _ulimits(limits: RunLimits) -> list[dict[str, Any]]:
+    """Return limits of each process.
+
+    All that Podman would otherwise set to the most there is: an engine that may not raise its own
+    could not start anything.
+    """
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, processes = resource.getrlimit(resource.RLIMIT_NPROC)
+    values = {
+        "nofile": files if limits.open_files is None else limits.open_files,
+        "nproc": min(processes, _MOST_PROCESSES) if processes >= 0 else _MOST_PROCESSES,
+        "core": 0,
+    }
+    return [{"Name": name, "Soft": value, "Hard": value} for name, value in values.items()]
+
+
+def why_no_target(target: str) -> str:
+    """Return why nothing may be mounted there; "": it may."""
+    path = PurePosixPath(target)
+    if not path.is_absolute() or path == PurePosixPath("/") or ".." in path.parts:
+        return f"{target} is not a folder in the container"
+    over = [each for each in _TAKEN if path in (PurePosixPath(each), *PurePosixPath(each).parents)]
+    below = [each for each in _WHOLE if PurePosixPath(each) in path.parents]
+    taken = [*over, *below]
+    return f"{target} would hide {taken[0]}, which every container has" if taken else ""
