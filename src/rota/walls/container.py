@@ -19,15 +19,15 @@ from rota.domain.spec import Container, Mount, Network, RunLimits
 JOB = "/job"
 TOLD = "/run/rota"  # what a job is told in files, and tells
 HOME = "/home/job"
-SHELL = "/bin/sh"
+PROGRAMS_AT = "/run/rota-init"  # of `rota.walls.hold`
 _NOBODY = 65534
-_HOLDERS = (65533, 65532)  # who keeps a container open for its steps: not whom the steps run as
-_HOLD = "while :; do sleep 3600; done"
-_HOLDING = 3  # processes: the engine's init, the shell that holds, and its sleep
+_HOLDERS = (65533, 65532)  # who holds a container open: not whom its job runs as
+_OTHERS = 1  # processes that are not the job's: who holds it open
 _MOST_PROCESSES = 32_768  # of a user: Podman itself may have no more, and could not give it
 _TMP_SIZE = 1 << 30
-_WHOLE = ("/proc", "/sys", "/dev", TOLD)  # nothing may be mounted below these either
-_TAKEN = (*_WHOLE, JOB, HOME, "/tmp")  # noqa: S108 (in the container)
+_SCRATCH = ("/tmp", "/var/tmp", "/run")  # noqa: S108 (in the container)
+_WHOLE = ("/proc", "/sys", "/dev", TOLD, PROGRAMS_AT)  # nothing may be mounted below these either
+_TAKEN = (*_WHOLE, *_SCRATCH, JOB, HOME)
 
 
 class MountRefused(Exception):
@@ -115,56 +115,40 @@ class Frame:
     labels: Mapping[str, str]
     job_folder: str
     told_folder: str
+    programs: str  # folder
     mounts: tuple[tuple[str, Mount], ...] = ()  # with the sources that were allowed
     network: Network = Network.NONE
     limits: RunLimits = RunLimits()
-    files: Mapping[str, str] = field(default_factory=dict)  # mounted read-only: target → source
+    files: Mapping[str, str] = field(default_factory=dict)  # read-only: target → source
+    security: tuple[str, ...] = ()  # more options of the engine's, such as a filter of calls
 
 
-def holding(frame: Frame) -> dict[str, Any]:
-    """Return the config of a container that stays open for steps, as no user of theirs."""
-    config = _config(frame, others=_HOLDING)
-    return config | {
-        "User": _holder(frame.user),
-        "Entrypoint": [SHELL],
-        "Cmd": ["-c", _HOLD],
-        "WorkingDir": JOB,
-    }
+def config_of(frame: Frame) -> dict[str, Any]:
+    """Return the config of a container that stays open: the job's processes come into it later.
 
-
-def commanded(frame: Frame, command: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
-    """Return the config of a container for one command; an empty one is the image's own.
-
-    That one also works where its image says: a program that looks for its files beside it.
+    So a network can be there before them, and what they took can be read after them.
     """
-    config = _config(frame, others=1)
-    config |= {"User": frame.user, "Env": [f"{name}={value}" for name, value in env.items()]}
-    if command:
-        config |= {"Entrypoint": list(command[:1]), "Cmd": list(command[1:]), "WorkingDir": JOB}
-    return config
-
-
-def _config(frame: Frame, others: int) -> dict[str, Any]:
-    """Return what all containers have; `others` are processes in it that are not the job's."""
     shown = {} if frame.network is Network.HOST else {"Hostname": "job"}
     return shown | {
         "Image": frame.image_id,
+        "Entrypoint": [f"{PROGRAMS_AT}/hold"],
+        "Cmd": [],
+        "User": _holder(frame.user),
+        "WorkingDir": "/",
         "Labels": dict(frame.labels),
         "Healthcheck": {"Test": ["NONE"]},  # the image's would run beside the job
-        "AttachStdout": True,
-        "AttachStderr": True,
         "HostConfig": {
             "NetworkMode": "host" if frame.network is Network.HOST else "none",
             "ReadonlyRootfs": True,
             "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges"],
-            "Init": True,
+            "SecurityOpt": ["no-new-privileges", *frame.security],
+            "Init": False,  # ours is the first process
             "IpcMode": "private",
             "LogConfig": {"Type": "none", "Config": {}},  # Rota keeps the output, within its limit
             "RestartPolicy": {"Name": "no"},
             "Mounts": _mounts(frame),
             "Tmpfs": _tmpfs(frame),
-            **_limits(frame.limits, others),
+            **_limits(frame.limits),
         },
     }
 
@@ -173,6 +157,7 @@ def _mounts(frame: Frame) -> list[dict[str, Any]]:
     own = [
         _bind(frame.job_folder, JOB, writable=True),
         _bind(frame.told_folder, TOLD, writable=True),
+        _bind(frame.programs, PROGRAMS_AT, writable=False),
     ]
     files = [_bind(source, target, writable=False) for target, source in frame.files.items()]
     asked = [_bind(source, each.target, writable=each.writable) for source, each in frame.mounts]
@@ -194,18 +179,18 @@ def _tmpfs(frame: Frame) -> dict[str, str]:
     options = f"rw,exec,nosuid,nodev,mode=1777,size={frame.limits.disk or _TMP_SIZE}"
     taken = {each.target for _, each in frame.mounts}
     # Volumes that the image wants would be on disc, where nothing limits them.
-    volumes = [path for path in frame.volumes if path not in taken and path not in (JOB, TOLD)]
-    return dict.fromkeys(("/tmp", HOME, *volumes), options)  # noqa: S108 (in the container)
+    volumes = [path for path in frame.volumes if path not in taken and not why_no_target(path)]
+    return dict.fromkeys((*_SCRATCH, HOME, *volumes), options)
 
 
-def _limits(limits: RunLimits, others: int) -> dict[str, Any]:
+def _limits(limits: RunLimits) -> dict[str, Any]:
     found: dict[str, Any] = {"Ulimits": _ulimits(limits)}
     if limits.cpu is not None:
         found["NanoCpus"] = limits.cpu * 1_000_000
     if limits.memory is not None:
         found |= {"Memory": limits.memory, "MemorySwap": limits.memory}
     if limits.processes is not None:
-        found["PidsLimit"] = limits.processes + others
+        found["PidsLimit"] = limits.processes + _OTHERS
     return found
 
 

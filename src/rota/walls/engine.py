@@ -11,11 +11,13 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import aiohttp
 from aiodocker import Docker, DockerError
 from aiodocker.stream import Stream
+
+EngineOutput: TypeAlias = Stream
 
 _ANSWERS_WITHIN = 30.0  # seconds
 _CREATES_WITHIN = 120.0  # a layer may have to be unpacked, and discs be slow
@@ -68,7 +70,8 @@ class Image:
     id: str
     names: tuple[str, ...]  # with tag or digest, as the engine writes them
     volumes: tuple[str, ...]  # folders that it wants to have a volume for
-    has_command: bool  # of its own
+    command: tuple[str, ...]  # of its own
+    folder: str  # where that runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,19 @@ class ContainerState:
     was_out_of_memory: bool
     pid: int  # of its first process on the engine's machine; 0: none
     error: str  # why it could not be started
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessState:
+    """State of a process that came into a container later."""
+
+    is_running: bool
+    has_begun: bool
+    exit_code: int | None  # None: not told
+
+    @property
+    def has_ended(self) -> bool:
+        return not self.is_running and self.exit_code is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +160,10 @@ class Engine:
 
     # --- containers
 
-    async def create(self, name: str, config: Mapping[str, Any]) -> None:
+    async def create(self, name: str, config: Mapping[str, Any]) -> str:
+        """Create a container that does not run yet; return its id."""
         async with self._asking(f"create the container {name}", _CREATES_WITHIN):
-            await self._docker.containers.create(config, name=name)
+            return (await self._docker.containers.create(config, name=name)).id
 
     async def start(self, name: str) -> None:
         async with self._asking(f"start the container {name}", _CREATES_WITHIN):
@@ -191,13 +208,6 @@ class Engine:
             query = {"stream": "false", "one-shot": "true"}
             return _usage(await self._get(f"containers/{name}/stats", query))
 
-    @asynccontextmanager
-    async def attached(self, name: str) -> AsyncIterator[Stream]:
-        """Open what a container prints from now on; attach before it starts."""
-        stream = self._docker.containers.container(name).attach(stdout=True, stderr=True)
-        async with self._opened(stream, f"attach to the container {name}"):
-            yield stream
-
     # --- processes in a container
 
     async def new_process(
@@ -216,12 +226,15 @@ class Engine:
         async with self._opened(stream, "start a process"):
             yield stream
 
-    async def exit_code(self, process: str) -> int | None:
-        """Return how a process of a container ended; None: it runs."""
+    async def process(self, process: str) -> ProcessState:
         async with self._asking("tell how a process is"):
             found = await self._docker.containers.exec(process).inspect()
             code = found.get("ExitCode")
-            return None if found["Running"] or code is None else int(code)
+            return ProcessState(
+                is_running=bool(found["Running"]),
+                has_begun=bool(found["Running"] or found.get("Pid")) or code is not None,
+                exit_code=None if code is None else int(code),
+            )
 
     # --- the wire
 
@@ -332,7 +345,8 @@ def _image(found: Mapping[str, Any]) -> Image:
         id=str(found["Id"]),
         names=(*(found.get("RepoTags") or ()), *(found.get("RepoDigests") or ())),
         volumes=tuple(config.get("Volumes") or ()),
-        has_command=bool(config.get("Entrypoint") or config.get("Cmd")),
+        command=(*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())),
+        folder=str(config.get("WorkingDir") or "/"),
     )
 
 

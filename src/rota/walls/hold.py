@@ -48,7 +48,7 @@ _X86_64 = _Machine(
         "0f05"  # syscall
         "ebf7"  # jmp  back to pause
     ),
-    before=bytes.fromhex("48c7c7ffffffff" "be"),  # mov rdi, -1; mov esi, …
+    before=bytes.fromhex("48c7c7ffffffffbe"),  # mov rdi, -1; mov esi, …
     after=bytes.fromhex(
         "b83e000000"  # mov  eax, 62            kill
         "0f05"  # syscall
