@@ -13,12 +13,13 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
 from abc import ABC, abstractmethod
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -160,6 +161,10 @@ class Engine(ABC):
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
+    @abstractmethod
+    def trust(self, host: str) -> None:
+        """Let it use a registry without TLS."""
+
     @property
     def is_up(self) -> bool:
         return self._process is not None and self._process.poll() is None
@@ -184,12 +189,12 @@ class Engine(ABC):
     def remove(self, name: str) -> None:
         self._ask("DELETE", f"containers/{name}", force="true", v="true")
 
-    def import_image(self, archive: bytes, name: str) -> None:
-        """Make an image of a tar archive of its root folder."""
+    def import_image(self, archive: bytes, name: str, changes: Sequence[str] = ()) -> None:
+        """Make an image of a tar archive of its root folder; changes are lines of a Dockerfile."""
         headers = {"Content-Type": "application/x-tar"}
         with self._client() as client:
             path = "/images/create"
-            query = {"fromSrc": "-", "repo": name}
+            query = {"fromSrc": "-", "repo": name, "changes": list(changes)}
             answer = client.post(path, params=query, content=archive, headers=headers)
             assert answer.is_success, answer.text
 
@@ -225,11 +230,10 @@ class Engine(ABC):
 
     def _answers(self) -> bool:
         assert self.is_up, f"it ended: {self.log}"
-        try:
-            with self._client() as client:
-                return client.get("/_ping").is_success
-        except httpx.TransportError:
-            return False
+        with socket.socket(socket.AF_UNIX) as attempt:  # httpx leaves one open that is refused
+            if attempt.connect_ex(str(self.socket)):
+                return False
+        return self._ask("GET", "_ping").is_success
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None:
@@ -282,6 +286,9 @@ class Docker(Engine):
         dockerd = [_program("dockerd"), *told, *(f"--{each}" for each in off), "--ip-masq=false"]
         return ["sh", "-c", script, str(folder / "empty"), *dockerd]
 
+    def trust(self, host: str) -> None:
+        """Do nothing: it trusts those on loopback."""
+
     def _configuration(self) -> Path:
         """Make a file of settings, so that those of the system's Docker do not count."""
         path = self._folder / "daemon.json"
@@ -291,6 +298,10 @@ class Docker(Engine):
 
 class Podman(Engine):
     kind = "podman"
+
+    def __init__(self, room: EngineRoom, folder: Path) -> None:
+        super().__init__(room, folder)
+        self._trusted: set[str] = set()
 
     def _prepare(self) -> None:
         """Tell it of registries without TLS, and of limits that it may not raise."""
@@ -302,16 +313,19 @@ class Podman(Engine):
         )
         (self._folder / "registries.conf").write_text(
             'unqualified-search-registries = ["docker.io"]\n'
-            '[[registry]]\nprefix = "127.0.0.1"\nlocation = "127.0.0.1"\ninsecure = true\n'
         )
         (self._folder / "policy.json").write_text(
             '{"default": [{"type": "insecureAcceptAnything"}]}'
         )
 
     def trust(self, host: str) -> None:
-        """Let it use a registry without TLS."""
-        with (self._folder / "registries.conf").open("a") as file:
-            file.write(f'[[registry]]\nprefix = "{host}"\nlocation = "{host}"\ninsecure = true\n')
+        if host not in self._trusted:
+            self._trusted.add(host)
+            with (self._folder / "registries.conf").open("a") as file:
+                place = f'prefix = "{host}"\nlocation = "{host}"\ninsecure = true\n'
+                file.write(f"[[registry]]\n{place}")
+            self.stop()
+            self.start()
 
     def _command(self) -> list[str]:
         folder = self._folder
@@ -418,9 +432,10 @@ def base_archive(*, files: Mapping[str, bytes] | None = None) -> bytes:
     }
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
-        for folder in ("bin", "etc", "tmp", "dev", "proc", "sys", "usr"):
+        for folder in ("bin", "etc", "tmp", "dev", "proc", "sys", "usr", "var", "var/tmp"):
             entry = tarfile.TarInfo(folder)
-            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            entry.type = tarfile.DIRTYPE
+            entry.mode = 0o1777 if folder.endswith("tmp") else 0o755
             tar.addfile(entry)
         _add(tar, "bin/busybox", busybox.read_bytes(), 0o755)
         for name in names.split():

@@ -66,6 +66,7 @@ _PULSE = timedelta(seconds=2)
 _PATIENCE = 120.0  # seconds without an answer of the engine before a step counts as failed
 _SPILLED = (EngineAway, EngineRefused, ImageRefused, MountRefused, LeaseEnded)
 _KILLED = 128 + signal.SIGKILL
+_BY_ENGINE = b"OCI runtime"  # in what engines print where a command cannot be executed
 _STREAMS = {1: Stream.STDOUT, 2: Stream.STDERR}
 
 log = structlog.get_logger()
@@ -201,7 +202,7 @@ class ContainerExecutor(StepExecutor):
                 return True
         except _SPILLED as error:
             attempt.result = AttemptResult.FAILED
-            attempt.message = str(error) or "the worker's lease was over"
+            attempt.message = str(error)
         else:
             attempt.result = attempt.stopped_as()
             words = attempt.result.lower().replace("_", " ")
@@ -339,8 +340,9 @@ class _StepInContainer:
             self._ending.cancel()
 
     def last_line(self) -> str:
-        ends = self._ends
-        return last_line_of(ends[Stream.STDERR]) or last_line_of(ends[Stream.STDOUT])
+        ends = [self._ends[Stream.STDERR], self._ends[Stream.STDOUT]]
+        of_engine = [each for each in b"\n".join(ends).split(b"\n") if _BY_ENGINE in each]
+        return next(filter(None, map(last_line_of, [*of_engine, *ends])), "")
 
     async def _run(self) -> None:
         try:

@@ -59,6 +59,7 @@ class Box:
         self._sweeper = sweeper
         self._user = user
         self._is_noted = False
+        self._creating: asyncio.Task[str] | None = None
         self._was_used = False
         self._killing: asyncio.Task[None] | None = None
         self._line: NetworkLine | None = None
@@ -78,9 +79,12 @@ class Box:
         self._is_noted = True
         self._sweeper.journal.note(self.name, self.engine.socket)
         await self._keeper.keep(self.engine.socket, self.name)
-        container_id = await self.engine.create(self.name, config)
+        # Never cut off half-way: what the engine makes of it later nobody would look for.
+        creating = asyncio.get_running_loop().create_task(self.engine.create(self.name, config))
+        self._creating = creating
+        container_id = await asyncio.shield(creating)
         if not may_start():
-            raise LeaseEnded
+            raise LeaseEnded("the worker's lease was over before its container could start")
         await self.engine.start(self.name)
         state = await self.engine.state(self.name)
         if state is None or not state.is_running:
@@ -159,7 +163,21 @@ class Box:
             self._killing.cancel()
         if not self._is_noted:
             return
-        await self._sweeper.remove(self.engine, self.name, on_trouble)
+        is_unsure = await self._may_come_later()
+        await self._sweeper.remove(self.engine, self.name, on_trouble, is_unsure=is_unsure)
         if self._line is not None:
             await self._line.close()
         await self._keeper.release(self.name)
+
+    async def _may_come_later(self) -> bool:
+        """Wait for the answer to its creation; return whether there was none."""
+        if self._creating is None:
+            return False
+        try:
+            await asyncio.wait({self._creating})
+            self._creating.result()
+        except EngineRefused:
+            return False
+        except EngineAway:
+            return True
+        return False

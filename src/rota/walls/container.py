@@ -22,7 +22,9 @@ HOME = "/home/job"
 PROGRAMS_AT = "/run/rota-init"  # of `rota.walls.hold`
 _NOBODY = 65534
 _HOLDERS = (65533, 65532)  # who holds a container open: not whom its job runs as
-_OTHERS = 1  # processes that are not the job's: who holds it open
+# Threads that are not the job's: who holds it open, and the engine's own helper for as long as it
+# brings another process in, which it must be able to do when the job has all that it may have.
+_OTHERS = 16
 _MOST_PROCESSES = 32_768  # of a user: Podman itself may have no more, and could not give it
 _TMP_SIZE = 1 << 30
 _SCRATCH = ("/tmp", "/var/tmp", "/run")  # noqa: S108 (in the container)

@@ -276,7 +276,7 @@ class Engine:
         except (aiohttp.ClientError, OSError) as error:
             reason = _one_line(str(error) or type(error).__name__)
             raise EngineAway(f"the connection to the container engine broke: {reason}") from error
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
             reason = f"its answer makes no sense ({type(error).__name__}: {error})"
             raise EngineRefused(f"asked to {what}, {reason}") from error
 

@@ -27,6 +27,7 @@ _SWEEPS_WITHIN = 60.0  # seconds: the worker does not say hello before
 _AT_ONCE = 8
 _FIRST_PAUSE = timedelta(milliseconds=50)
 _LONGEST_PAUSE = timedelta(seconds=5)
+_LATECOMERS = timedelta(seconds=2)  # in which an engine makes what it was asked for, or never
 _QUIET = timedelta(milliseconds=500)  # of pauses about which nobody is told
 
 log = structlog.get_logger()
@@ -137,29 +138,41 @@ class Sweeper:
         try:
             await own.facts()  # before all removals, which would go on asking
             noted = [name for name, place in self.journal.open.items() if place == socket]
-            await self._remove_all(own, noted)
+            await self._remove_all(own, noted, is_unsure=True)
         except EngineAway as error:
             log.warning("containers.unswept", engine=socket, error=str(error))
         finally:
             if own is not engine:
                 await own.close()
 
-    async def _remove_all(self, engine: Engine, names: Sequence[str]) -> None:
+    async def _remove_all(
+        self, engine: Engine, names: Sequence[str], *, is_unsure: bool = False
+    ) -> None:
         for some in (names[at : at + _AT_ONCE] for at in range(0, len(names), _AT_ONCE)):
-            await asyncio.gather(*(self.remove(engine, name) for name in some))
+            removals = (self.remove(engine, name, is_unsure=is_unsure) for name in some)
+            await asyncio.gather(*removals)
             log.info("containers.swept", containers=some)
 
     async def remove(
-        self, engine: Engine, name: str, on_trouble: Callable[[str], None] | None = None
+        self,
+        engine: Engine,
+        name: str,
+        on_trouble: Callable[[str], None] | None = None,
+        *,
+        is_unsure: bool = False,
     ) -> None:
         """Remove a container: again and again, until its engine confirms that it is gone.
 
-        `on_trouble` is told once what is in the way.
+        `on_trouble` is told once what is in the way. Whoever `is_unsure` whether the engine still
+        works on its creation has it looked for once more.
         """
         pause = _FIRST_PAUSE
         while True:
             try:
                 await engine.remove(name)
+                if is_unsure:
+                    await self.clock.sleep(_LATECOMERS)
+                    await engine.remove(name)
             except (EngineAway, EngineRefused) as error:
                 if pause > _QUIET and on_trouble is not None:
                     on_trouble(str(error))

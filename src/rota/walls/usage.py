@@ -12,7 +12,7 @@ from pathlib import Path
 from rota.walls.engine import Engine, Usage
 
 CGROUPS = Path("/sys/fs/cgroup")
-_DEPTHS = ("*", "*/*", "*/*/*")  # engines nest a container's group no deeper, with systemd or not
+_PARENTS = ("", "*/")  # of a container's group, as root's engines have it, with systemd or not
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ def find_group(container_id: str, top: Path = CGROUPS) -> Group | None:
 
 
 def _find(container_id: str, top: Path) -> Path | None:
-    for depth in _DEPTHS:
-        for folder in top.glob(f"{depth}*{container_id}*"):
+    for parent in _PARENTS:
+        for folder in top.glob(f"{parent}*{container_id}*"):
             return folder
     return None
 
