@@ -2,7 +2,7 @@
 
 All of one `EngineRoom` are in a network namespace of their own: nothing of theirs reaches the
 machine's network, and nobody else their registry. Their mounts are in a mount namespace that ends
-with the last of their processes.
+with the room.
 """
 
 from __future__ import annotations
@@ -35,6 +35,11 @@ PLACES = f"{os.environ['PATH']}:/usr/sbin:/sbin"  # daemons are where users may 
 PROGRAMS = ("dockerd", "podman", "docker-registry", "htpasswd", "busybox")
 BASE = "rota-base:1"  # an image that every engine here has
 USER, PASSWORD = "robot", "correct horse"
+# A containerd of the system's, which dockerd would take, is not to be seen.
+_HOLDING = (
+    "ip link set lo up && mkdir -p /run/containerd && mount -t tmpfs none /run/containerd"
+    " && echo up && exec sleep infinity"
+)
 _READY_WITHIN = timedelta(seconds=60)
 _API_SECONDS = 60.0
 
@@ -45,7 +50,7 @@ def missing_programs() -> list[str]:
 
 
 class EngineRoom:
-    """Network namespace of engines and their registry, and the folder of all they keep."""
+    """Namespaces of engines and their registry, and the folder of all they keep."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -55,12 +60,12 @@ class EngineRoom:
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._holder = subprocess.Popen(
-            ["unshare", "--net", "sh", "-c", "ip link set lo up && echo up && exec sleep infinity"],
+            [*("unshare", "--net", "--mount", "--propagation=slave", "sh", "-c", _HOLDING)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
         )
         assert self._holder.stdout is not None
-        assert self._holder.stdout.readline() == b"up\n", "no network namespace"
+        assert self._holder.stdout.readline() == b"up\n", "no namespaces"
         return self
 
     def __exit__(
@@ -74,11 +79,11 @@ class EngineRoom:
         self._holder.kill()
         self._holder.communicate()
 
-    def docker(self) -> Engine:
-        return self._stack.enter_context(Docker(self, self.folder / "docker"))
+    def docker(self, name: str = "docker") -> Engine:
+        return self._stack.enter_context(Docker(self, self.folder / name))
 
-    def podman(self) -> Engine:
-        return self._stack.enter_context(Podman(self, self.folder / "podman"))
+    def podman(self, name: str = "podman") -> Engine:
+        return self._stack.enter_context(Podman(self, self.folder / name))
 
     def registry(self) -> Registry:
         return self._stack.enter_context(Registry(self, self.folder / "registry"))
@@ -86,9 +91,9 @@ class EngineRoom:
     def start(
         self, command: Iterable[str], log: Path, environment: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
-        """Start a program in the namespace."""
+        """Start a program in the namespaces."""
         assert self._holder is not None
-        inside = ["nsenter", f"--net=/proc/{self._holder.pid}/ns/net", "--"]
+        inside = ["nsenter", f"--target={self._holder.pid}", "--net", "--mount", "--"]
         with log.open("ab") as file:
             return subprocess.Popen(
                 [*inside, *command],
@@ -133,11 +138,7 @@ class Engine(ABC):
     def start(self) -> None:
         """Start it, and wait until it answers."""
         self.socket.unlink(missing_ok=True)
-        self._process = self._room.start(
-            ["unshare", "--mount", "--propagation=slave", *self._command()],
-            self._folder / "log",
-            self._environment(),
-        )
+        self._process = self._room.start(self._command(), self._folder / "log", self._environment())
         try:
             eventually(self._answers, within=_READY_WITHIN)
         except BaseException as error:
@@ -168,6 +169,13 @@ class Engine(ABC):
     @property
     def is_up(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    def answers_within(self, seconds: float) -> bool:
+        with self._client() as client:
+            try:
+                return client.get("/_ping", timeout=seconds).is_success
+            except httpx.TransportError:
+                return False
 
     @property
     def log(self) -> str:
@@ -266,8 +274,22 @@ class Engine(ABC):
 class Docker(Engine):
     kind = "docker"
 
-    def _prepare(self) -> None:
-        (self._folder / "empty").mkdir()
+    def _prepare(self) -> None: ...
+
+    def start(self) -> None:
+        self._forget_dead_containerd()
+        super().start()
+
+    def _forget_dead_containerd(self) -> None:
+        """Remove the note of a containerd that died with its dockerd.
+
+        Where nobody buries orphans, dockerd would take what is left of it for alive.
+        """
+        note = self._folder / "exec" / "containerd" / "containerd.pid"
+        with suppress(OSError):
+            status = Path(f"/proc/{note.read_text().strip()}/status").read_text()
+            if "State:\tZ" in status:
+                note.unlink()
 
     def _command(self) -> list[str]:
         folder = self._folder
@@ -281,10 +303,7 @@ class Docker(Engine):
         }
         told = [f"--{name}={value}" for name, value in flags.items()]
         off = ["bridge=none", "iptables=false", "ip6tables=false", "ip-forward=false"]
-        # A containerd of the system's, which dockerd would take, is not to be seen.
-        script = 'mkdir -p /run/containerd && mount --bind "$0" /run/containerd && exec "$@"'
-        dockerd = [_program("dockerd"), *told, *(f"--{each}" for each in off), "--ip-masq=false"]
-        return ["sh", "-c", script, str(folder / "empty"), *dockerd]
+        return [_program("dockerd"), *told, *(f"--{each}" for each in off), "--ip-masq=false"]
 
     def trust(self, host: str) -> None:
         """Do nothing: it trusts those on loopback."""

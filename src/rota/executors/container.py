@@ -67,6 +67,7 @@ _PATIENCE = 120.0  # seconds without an answer of the engine before a step count
 _SPILLED = (EngineAway, EngineRefused, ImageRefused, MountRefused, LeaseEnded)
 _KILLED = 128 + signal.SIGKILL
 _BY_ENGINE = b"OCI runtime"  # in what engines print where a command cannot be executed
+_ENDED_ALONE = "the container ended while the step ran: by somebody's hand, or with its engine"
 _STREAMS = {1: Stream.STDOUT, 2: Stream.STDERR}
 
 log = structlog.get_logger()
@@ -429,14 +430,16 @@ class _StepInContainer:
         """Return how a process ended that prints nothing any more: it may go on for long."""
         box, pause = self._box, _FIRST_LOOK
         while True:
+            state = None
             with suppress(EngineRefused):  # the engine forgets it with its container
                 state = await box.engine.process(process)
-                if state.has_ended:
-                    was_killed = box.is_killed and state.exit_code == _KILLED
-                    return Exit(None, signal.SIGKILL) if was_killed else Exit(state.exit_code, None)
-            if not await box.is_running():
-                reason = "the container ended while the step ran: by somebody else, or its engine"
-                return Exit(None, signal.SIGKILL, error="" if box.is_killed else reason)
+            if state is not None and state.has_ended and state.exit_code != _KILLED:
+                return Exit(state.exit_code, None)
+            with suppress(EngineRefused):  # it is about to forget the container, too
+                if box.is_killed or not await box.is_running():
+                    return Exit(None, signal.SIGKILL, error="" if box.is_killed else _ENDED_ALONE)
+            if state is not None and state.has_ended:
+                return Exit(state.exit_code, None)
             await self._clock.sleep(pause)
             pause = min(pause * 2, _LONGEST_LOOK)
 

@@ -138,6 +138,7 @@ def config_of(frame: Frame) -> dict[str, Any]:
         "User": _holder(frame.user),
         "WorkingDir": "/",
         "Labels": dict(frame.labels),
+        "StopSignal": "SIGKILL",  # what an engine sends when it ends itself: `hold` takes no TERM
         "Healthcheck": {"Test": ["NONE"]},  # the image's would run beside the job
         "HostConfig": {
             "NetworkMode": "host" if frame.network is Network.HOST else "none",

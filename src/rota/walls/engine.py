@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,8 +20,6 @@ from aiodocker.stream import Stream
 
 EngineOutput: TypeAlias = Stream
 
-_ANSWERS_WITHIN = 30.0  # seconds
-_CREATES_WITHIN = 120.0  # a layer may have to be unpacked, and discs be slow
 _PULL_SILENCE = 120.0  # without any news of a pull
 _NO_CONNECTION = 900  # how the library says that there is no engine
 _GONE = frozenset({404, 410})
@@ -42,6 +41,17 @@ class EngineRefused(Exception):
     @property
     def is_missing(self) -> bool:
         return self.status in _GONE
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePatience:
+    """How long an engine may take for an answer, in seconds."""
+
+    answer: float = 30.0
+    create: float = 120.0  # a layer may have to be unpacked, and discs be slow
+
+
+PATIENCE = EnginePatience()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +119,9 @@ class Usage:
 class Engine:
     """Connection to the engine behind a socket. Containers go by the names that we gave them."""
 
-    def __init__(self, socket: str) -> None:
+    def __init__(self, socket: str, patience: EnginePatience = PATIENCE) -> None:
         self.socket = socket
+        self._patience = patience
         # Each step that runs holds a connection: there must be no most of them.
         connector = aiohttp.UnixConnector(path=socket, limit=0)
         self._http = aiohttp.ClientSession(connector=connector)
@@ -140,7 +151,7 @@ class Engine:
     async def pull(self, name: str, credentials: Mapping[str, str] | None) -> None:
         """Fetch an image. That this returns does not yet say that the engine has it: look."""
         loop = asyncio.get_running_loop()
-        async with self._asking(f"pull {name}", seconds=None):
+        async with self._asking(f"pull {name}", math.inf):
             pulling = self._docker.images.pull(
                 name, auth=dict(credentials) if credentials else None, stream=True
             )
@@ -155,18 +166,18 @@ class Engine:
     async def import_image(self, archive: bytes, name: str) -> None:
         """Make an image of a tar archive of its root folder; the name has a tag."""
         query = {"fromSrc": "-", "repo": name}
-        async with self._asking("import an image", _CREATES_WITHIN):
+        async with self._asking("import an image", self._patience.create):
             await self._post("images/create", query, data=archive)
 
     # --- containers
 
     async def create(self, name: str, config: Mapping[str, Any]) -> str:
         """Create a container that does not run yet; return its id."""
-        async with self._asking(f"create the container {name}", _CREATES_WITHIN):
+        async with self._asking(f"create the container {name}", self._patience.create):
             return (await self._docker.containers.create(config, name=name)).id
 
     async def start(self, name: str) -> None:
-        async with self._asking(f"start the container {name}", _CREATES_WITHIN):
+        async with self._asking(f"start the container {name}", self._patience.create):
             await self._docker.containers.container(name).start()
 
     async def state(self, name: str) -> ContainerState | None:
@@ -240,7 +251,7 @@ class Engine:
 
     @asynccontextmanager
     async def _opened(self, stream: Stream, what: str) -> AsyncIterator[None]:
-        async with self._asking(what, _CREATES_WITHIN):
+        async with self._asking(what, self._patience.create):
             await stream.__aenter__()
         try:
             yield
@@ -258,12 +269,10 @@ class Engine:
             await _checked(answer)
 
     @asynccontextmanager
-    async def _asking(
-        self, what: str, seconds: float | None = _ANSWERS_WITHIN
-    ) -> AsyncIterator[None]:
-        """Translate the ways in which a question can fail."""
+    async def _asking(self, what: str, seconds: float = 0.0) -> AsyncIterator[None]:
+        """Translate the ways in which a question can fail; 0 seconds: the usual time."""
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds or self._patience.answer):
                 yield
         except TimeoutError as error:
             raise EngineAway(f"the container engine did not answer: asked to {what}") from error

@@ -25,6 +25,7 @@ from rota.executors.container import ContainerExecutor, ContainerGround
 from rota.ports.executor import Completions, JobBatch
 from rota.ports.work import Fence, Outcome, Work, WorkBatch
 from rota.walls.container import MountRoot
+from rota.walls.engine import PATIENCE, EnginePatience
 from rota.walls.engine import Engine as EngineClient
 from rota.walls.hold import write_programs
 from rota.walls.images import Images, Login
@@ -161,9 +162,10 @@ class Bench:
         *,
         logins: Sequence[Login] = (),
         roots: Sequence[MountRoot] = (),
+        patience: EnginePatience = PATIENCE,
     ) -> None:
         self.engine = engine
-        self.client = EngineClient(str(engine.socket))
+        self.client = EngineClient(str(engine.socket), patience)
         self.reports = Reports()
         self.clock = SystemClock()
         self.folder = folder
