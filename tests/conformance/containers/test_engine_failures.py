@@ -10,7 +10,7 @@ import pytest
 
 from rota.domain.run import AttemptResult
 from rota.executors import container as executor
-from rota.walls.engine import EnginePatience
+from rota.walls.engine import PATIENCE, EnginePatience
 from rota.walls.leftovers import Journal, Sweeper, labels_of
 from testkit.servers.engines import Engine, EngineRoom
 from tests.conformance.containers.bench import Bench, job
@@ -39,8 +39,12 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 
 @pytest.fixture
-async def bench(engine: Engine, tmp_path: Path) -> AsyncIterator[Bench]:
-    bench = Bench(engine, tmp_path, patience=EnginePatience(answer=1.0, create=3.0))
+async def bench(
+    engine: Engine, tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[Bench]:
+    is_hurried = request.cls is TestHungEngine
+    patience = EnginePatience(answer=3.0, create=6.0) if is_hurried else PATIENCE
+    bench = Bench(engine, tmp_path, patience=patience)
     yield bench
     if not engine.is_up:
         engine.start()
@@ -152,7 +156,7 @@ class TestHungEngine:
 
 def _ask_in_vain(engine: Engine) -> None:
     """Wait until a request has gone unanswered for a while."""
-    assert not engine.answers_within(1.5)
+    assert not engine.answers_within(3.5)
 
 
 class TestForeignHand:
