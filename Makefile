@@ -28,7 +28,8 @@ chaos: dev ## Break a cluster in every way for ten minutes, and judge it
 	$(BIN)/python tools/chaos.py --minutes 10
 
 test: lint ## Everything CI runs: all checks, all tests
-	@$(PYTHON) tools/system_packages.py chromium chromedriver faketime nginx openssl pgbouncer
+	@$(PYTHON) tools/system_packages.py \
+		bwrap chromium chromedriver faketime nginx openssl pgbouncer slirp4netns
 	$(PYTEST) -m "not campaign"
 	$(BIN)/pytest -m campaign tests/system
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 
 from rota.sdk.client import Client
-from testkit.processes import ROTA, children_of, cmdline, environment, processes_of
+from testkit.processes import ROTA, children_of, cmdline, environment, inner_of, processes_of
 from testkit.waiting import PATIENCE, eventually
 
 _WORKER = b"rota.runtime.worker_process"
@@ -118,7 +118,12 @@ class ServerNode(Node):
         rest, grpc = ports
         self.url = f"http://127.0.0.1:{rest}"
         self.grpc = f"127.0.0.1:{grpc}"
-        told = {"listen": f"127.0.0.1:{rest}", "grpc_listen": self.grpc, "server_name": name}
+        told = {
+            "listen": f"127.0.0.1:{rest}",
+            "grpc_listen": self.grpc,
+            "server_name": name,
+            "default_isolation": "process",  # tests of walls say what they want
+        }
         super().__init__(name, home, ["server"], environment(home, **(told | settings)))
 
     def wait_until_ready(self) -> None:
@@ -160,7 +165,7 @@ class WorkerNode(Node):
     def guardian_pids(self) -> tuple[int, int]:
         """Return the pids of the outer guardian process and the inner one."""
         [outer] = children_of(self.pid)
-        return outer, children_of(outer)[0]
+        return outer, inner_of(outer)
 
     @property
     def worker_pid(self) -> int:

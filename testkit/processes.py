@@ -138,7 +138,12 @@ class RotaUp:
     def guardian_pids(self) -> tuple[int, int]:
         """Return the pids of the outer guardian process and the inner one."""
         outer = next(pid for pid in children_of(self.process.pid) if _GUARDIAN in cmdline(pid))
-        return outer, children_of(outer)[0]
+        return outer, inner_of(outer)
+
+    def keeper_pid(self) -> int:
+        """Return the pid of the process that ends what guardians no longer can."""
+        outer, inner = self.guardian_pids()
+        return next(pid for pid in children_of(outer) if pid != inner)
 
     def worker_pid(self) -> int:
         _, inner = self.guardian_pids()
@@ -204,6 +209,17 @@ def children_of(pid: int) -> list[int]:
         listed = Path(f"/proc/{pid}/task/{pid}/children").read_text()
         return [int(child) for child in listed.split()]
     return []
+
+
+def inner_of(outer: int) -> int:
+    """Return the inner process of a guardian, beside which is its keeper."""
+    return next(pid for pid in children_of(outer) if name_of(pid) == "rota-inner")
+
+
+def name_of(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
 
 
 def _other_pids() -> list[int]:

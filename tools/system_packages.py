@@ -16,7 +16,7 @@ DAEMONS = {
     "pgbouncer",
     "redis-server",
 }  # of which Debian starts one, now and with the machine
-PACKAGES = {"chromedriver": "chromium-driver"}  # of commands that are called otherwise
+PACKAGES = {"bwrap": "bubblewrap", "chromedriver": "chromium-driver"}  # of commands that are called otherwise
 PLACES = f"{os.environ['PATH']}:/usr/sbin"  # where a user looks, and where daemons are
 
 

@@ -83,6 +83,22 @@ class TestStoppedWorker:
         assert (ended.state, ended.attempt, ended.losses) == ("COMPLETED", 2, 1)
         assert check(evidence.marks(), [run]) == []
 
+    def test_keeper_kills_the_jobs_of_a_worker_whose_guardians_are_stopped_too(
+        self, up: Up, evidence: Evidence
+    ) -> None:
+        rota = up(lease="3s")
+        run = start_endless(rota, evidence)
+        worker, guardians = rota.worker_pid(), rota.guardian_pids()
+
+        freeze(worker, *guardians)
+        frozen_at = boottime()
+
+        eventually(lambda: not is_alive(worker))
+        assert boottime() - frozen_at < LEASE.total_seconds()
+        ended = settle(rota.client, rota.client.get_run(run))
+        assert (ended.state, ended.attempt, ended.losses) == ("COMPLETED", 2, 1)
+        assert check(evidence.marks(), [run]) == []
+
     def test_killed_worker_is_replaced_and_its_run_tried_again_at_once(
         self, up: Up, evidence: Evidence
     ) -> None:
@@ -171,8 +187,9 @@ class TestLateResults:
     def test_frozen_worker_is_fenced_when_it_comes_back(self, up: Up, evidence: Evidence) -> None:
         rota = up(lease="3s")
         run = start_endless(rota, evidence)
-        _, guardian = rota.guardian_pids()
-        frozen = [guardian, rota.worker_pid(), *children_of(guardian)]
+        outer, inner = rota.guardian_pids()
+        # The outer process first: it would continue a stopped keeper.
+        frozen = [outer, rota.keeper_pid(), inner, *children_of(inner)]
         freeze(*frozen)
         rota.start_worker("other")
         ended = settle(rota.client, rota.client.get_run(run))
@@ -191,10 +208,11 @@ class TestLateResults:
         apply(rota.client, {"name": "wait", "type": "python", "function": "waiting.wait"})
         run = rota.client.trigger("wait")
         eventually((tmp_path / "began").exists)
-        _, guardian = rota.guardian_pids()
+        outer, inner = rota.guardian_pids()
+        guardian = (outer, rota.keeper_pid(), inner)
         worker = rota.worker_pid()
 
-        freeze(guardian, worker)
+        freeze(*guardian, worker)
         (tmp_path / "go").touch()
         rota.start_worker("other")
         ended = settle(rota.client, run)
@@ -207,7 +225,7 @@ class TestLateResults:
         assert (late.attempt, late.result) == (1, "COMPLETED")
         assert "run.late_result" in event_kinds(rota.client, run.id)
         assert (after.attempt, after.ended_at) == (2, ended.ended_at)
-        thaw(guardian)
+        thaw(*guardian)
         eventually(lambda: not is_alive(worker))
 
     def test_report_of_a_stranger_is_refused_and_leaves_no_trace(

@@ -260,6 +260,47 @@ def test_doctor_asks_the_server_that_the_command_line_talks_to(site: Start) -> N
     assert found["token"]["message"] == "tests, admin"
 
 
+class TestWalls:
+    def test_a_new_cluster_walls_jobs_that_name_no_isolation(self, site: Start) -> None:
+        here: Site = site(default_isolation="")
+        here.server.start()
+        apply(here.client, job("look", "true"))
+
+        shown = json.loads(here.command("server", "defaults", "--json").stdout)
+        found = here.client.get_job("look")
+
+        assert shown == {
+            "isolation": "sandbox",
+            "network": "outbound",
+            "has_shared_process": False,
+        }
+        assert (found.isolation, found.network) == ("sandbox", "outbound")
+        assert "jobs that name no isolation run in a sandbox" in here.server.printed()
+
+    def test_a_run_waits_for_a_worker_that_offers_what_it_asks_for(self, site: Start) -> None:
+        """A worker that tells no such offer is never given less."""
+        here: Site = site()
+        here.server.start()
+        here.worker("plain").start()
+        apply(here.client, job("look", "true", run_as="nobody-of-theirs"))
+
+        run = here.client.trigger("look")
+        eventually(lambda: here.client.get_run(run.id).state == "BLOCKED")
+        why = here.client.explain(run.id)
+
+        assert "worker plain has no user nobody-of-theirs (run_as)" in why.reasons[0].message
+
+    def test_the_store_keeps_what_its_first_server_wrote(self, site: Start) -> None:
+        here: Site = site(default_isolation="process")
+        here.server.start()
+        here.server.stop()
+        here.server.environ["ROTA_DEFAULT_ISOLATION"] = "sandbox"
+        here.server.start()
+
+        assert here.client.get_defaults().isolation == "process"
+        assert not here.client.get_defaults().has_shared_process
+
+
 class TestRoles:
     def test_server_without_the_gateway_has_health_and_no_api(self, site: Start) -> None:
         here: Site = site(roles="scheduler,dispatcher")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from rota.api.answers import UNSENT, Answer, Instant, Problem, one_of
-from rota.api.runs import Run
+from rota.api.runs import IsolationWord, NetworkWord, Run
 
 Kind = Annotated[
     str,
@@ -69,6 +69,11 @@ class Job(Answer, frozen=True, kw_only=True):
     last_ended_at: Instant | None = None
     expected_seconds: float | None = None  # how long a run takes; None: not known yet
     status: JobStatus = ""
+    isolation: IsolationWord = ""
+    network: NetworkWord = ""
+    run_as: str = ""  # user of the worker's machine; "": none is asked for
+    limits: Mapping[str, Any] = {}  # of a run, as the job file writes them
+    image: str = ""  # of a container
 
 
 class Answered(Answer, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rota.api.answers import UNSENT, Answer, ChangeWord, Instant
+from rota.api.runs import IsolationWord, NetworkWord
 
 
 class Project(Answer, frozen=True, kw_only=True):
@@ -43,3 +44,14 @@ class Pool(Answer, frozen=True, kw_only=True):
     is_shared: bool = True  # all projects may use it
     projects: tuple[str, ...] = ()  # else those that may, of the projects that the caller may see
     other_projects: int = 0  # how many more
+    is_private: bool = False  # plain processes may not run there while several projects use it
+    refuses_processes: bool = False  # several do, and it or the installation keeps processes out
+
+
+class Defaults(Answer, frozen=True, kw_only=True):
+    """Walls of jobs that name none, written into them when they are applied."""
+
+    isolation: IsolationWord
+    network: NetworkWord = ""  # of jobs behind a wall
+    # Plain processes may run in pools that several projects use, unless these are private.
+    has_shared_process: bool = False

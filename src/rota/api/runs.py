@@ -49,6 +49,10 @@ AttemptResult = Annotated[
         "LOST",
     ),
 ]
+IsolationWord = Annotated[
+    str, one_of("The wall between a run and its worker.", "process", "sandbox", "container")
+]
+NetworkWord = Annotated[str, one_of("The network that a run sees.", "none", "outbound", "host")]
 OutputState = Annotated[
     str,
     one_of(
@@ -188,6 +192,12 @@ class RunDetail(Run, frozen=True, kw_only=True):
 
     attempts: tuple[Attempt, ...] = ()
     late_results: tuple[LateResult, ...] = ()
+    # Of its job, in the version that it runs; steps may differ.
+    isolation: IsolationWord = ""
+    network: NetworkWord = ""
+    run_as: str = ""  # user of the worker's machine; "": none is asked for
+    limits: Mapping[str, Any] = {}  # as the job file writes them
+    image: str = ""  # of a container
 
 
 class PlannedRun(Answer, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from rota.sdk.answers import (
     JobDetail,
     LedgerEntry,
     MovedJob,
+    RunDetail,
     Schedule,
     Upcoming,
 )
@@ -211,6 +212,19 @@ def _effect(effect: CalendarEffect) -> str:
     return f"calendar {effect.calendar}: {times.absolute(effect.due)} is inside, {what}"
 
 
+def walls_words(shown: Job | RunDetail) -> str:
+    """Format `sandbox · network outbound · as reports · at most cpu 2, memory 512MiB`."""
+    limits = ", ".join(f"{name.replace('_', ' ')} {most}" for name, most in shown.limits.items())
+    parts = (
+        shown.isolation,
+        shown.image,
+        f"network {shown.network}" if shown.isolation != "process" else "",
+        f"as {shown.run_as}" if shown.run_as else "",
+        f"at most {limits}" if limits else "",
+    )
+    return " · ".join(part for part in parts if part)
+
+
 def write_job(terminal: Terminal, job: JobDetail, upcoming: Upcoming, present: datetime) -> None:
     """Print a job on one page, its definition last."""
     expected = job.expected_seconds
@@ -221,6 +235,7 @@ def write_job(terminal: Terminal, job: JobDetail, upcoming: Upcoming, present: d
             ("description", job.description),
             ("status", _status(job, present)),
             ("schedule", _words(job)),
+            ("isolation", walls_words(job)),
             ("type", ", ".join(job.schedule.kinds) if job.schedule else ""),
             ("next", times.due(job.next_at, present)),
             ("then", " · ".join(map(times.absolute, _later(job, upcoming)))),

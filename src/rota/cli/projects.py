@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 app = App(name="project", help="Tenants: list, show, create, set, delete.")
 
 _ANY = "any"
+_LISTS = frozenset({"isolation", "network", "run_as", "registries", "mounts", "executors"})
 _WORDS = {
-    "pools": "pools",
     "timeout": "timeout",
     "attempts": "attempts",
     "priority": "priority",
@@ -52,8 +52,13 @@ def _bounds(policy: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         if name == "resources":
             for resource, most in value.items():
                 yield resource, f"at most {most}"
-        elif name == "pools":
-            yield "pools", ", ".join(value) or "none"
+        elif name == "limits":
+            for limit, most in value.items():
+                yield f"limits.{limit}", f"at most {most}"
+        elif name == "pinned_images":
+            yield "images", "by digest"
+        elif isinstance(value, list):
+            yield name, ", ".join(value) or "none"
         else:
             yield _WORDS.get(name, name), f"at most {value}"
 
@@ -166,6 +171,16 @@ class Said:
     max_concurrency: Annotated[
         Most, _NUMBER, Parameter(help="The highest max_concurrency; every job needs one then.")
     ] = None
+    policy_: Annotated[
+        tuple[str, ...],
+        _PAIRS,
+        Parameter(
+            name="--policy",
+            help="What else its jobs may ask for (isolation=sandbox,container, network=none, "
+            "limits.memory=4GiB, executors=shell, registries=HOST, pinned_images=true, run_as=USER,"
+            " mounts=/FOLDER:ro); NAME= takes it away, NAME=[] allows none.",
+        ),
+    ] = ()
     default: Annotated[
         tuple[str, ...],
         _PAIRS,
@@ -191,21 +206,32 @@ class Said:
             changes["resources"] = {
                 name: _unless_unlimited(_value(text)) for name, text in _pairs(self.max_resource)
             }
+        changes |= _changes(self.policy_, _LISTS)
         return {name: _unless_unlimited(value) for name, value in changes.items()}
 
     def defaults(self) -> dict[str, object]:
         """Return the changes of the defaults, as the API takes them."""
-        changes: dict[str, object] = {}
-        for name, text in _pairs(self.default):
-            field, _, inner = name.partition(".")
-            value = _value(text) if text else None
-            if inner:
-                within = changes.setdefault(field, {})
-                if isinstance(within, dict):
-                    within[inner] = value
-            else:
-                changes[field] = value
-        return changes
+        return _changes(self.default)
+
+
+def _changes(written: Sequence[str], lists: Collection[str] = ()) -> dict[str, object]:
+    """Return what pairs say, as a merge patch: `retry.attempts=3`, and `NAME=` takes it away.
+
+    Values of fields that are `lists` are separated by commas.
+    """
+    changes: dict[str, object] = {}
+    for name, text in _pairs(written):
+        field, _, inner = name.partition(".")
+        value = _value(text) if text else None
+        if field in lists and value is not None and not isinstance(value, list):
+            value = text.split(",")
+        if inner:
+            within = changes.setdefault(field, {})
+            if isinstance(within, dict):
+                within[inner] = value
+        else:
+            changes[field] = value
+    return changes
 
 
 def _pairs(written: Sequence[str]) -> Iterable[tuple[str, str]]:
@@ -247,9 +273,14 @@ def create(
             name, title=said.title or "", policy=said.policy(), defaults=said.defaults()
         )
         made = ask(client, call)
+        pools = ask_all(client, Client.list_pools()).items
+    closed = [pool.name for pool in pools if pool.workers and pool.refuses_processes]
 
     def page(terminal: Terminal, project: Project) -> None:
         terminal.tell(inert(f"created project {project.name}: {_policy(project)}"))
+        if closed:
+            shared = f"several projects use {', '.join(closed)}: no plain process may run there"
+            terminal.tell(inert(f"{shared}; give a pool to one: rota pool set POOL --project NAME"))
         hint = f"rota role grant PRINCIPAL admin --project {project.name}"
         terminal.tell(inert(f"give somebody a role in it: {hint}"))
 
@@ -263,7 +294,7 @@ def set_(name: Name, /, *, said: Said = _NOTHING, writing: Writing = WRITING) ->
     A policy counts at once: jobs that ask for more start nothing until they or the policy change.
     """
     if said == _NOTHING:
-        hint = "--title, --pool, --max-timeout, --max-priority, … or --default"
+        hint = "--title, --pool, --max-timeout, --max-priority, …, --policy or --default"
         raise CommandFailed("say what is to be different", code=Exit.USAGE, hint=hint)
     call = Client.change_project(
         name,
@@ -311,11 +342,19 @@ def _users(pool: Pool) -> str:
     return ", ".join(filter(None, [*pool.projects, others]))
 
 
+def _processes(pool: Pool) -> str:
+    """Say whether plain processes may run there."""
+    if pool.refuses_processes:
+        return "refused: it is shared"
+    return "refused once it is shared" if pool.is_private else "allowed"
+
+
 POOLS: ListView[Pool] = ListView(
     columns=(
         Column("NAME", lambda pool: pool.name, is_whole=True),
         Column("WORKERS", lambda pool: f"{pool.workers:,}"),
         Column("PROJECTS", _users),
+        Column("PROCESSES", _processes),
     ),
     name=lambda pool: pool.name,
     empty="no pools; the first worker of one makes it",
@@ -341,7 +380,12 @@ def show_pool(name: PoolName, /, *, remote: Remote = REMOTE) -> None:
 
 
 def _write_pool(terminal: Terminal, pool: Pool) -> None:
-    pairs = [("pool", pool.name), ("workers", f"{pool.workers:,}"), ("projects", _users(pool))]
+    pairs = [
+        ("pool", pool.name),
+        ("workers", f"{pool.workers:,}"),
+        ("projects", _users(pool)),
+        ("processes", _processes(pool)),
+    ]
     write_pairs(terminal, pairs)
 
 
@@ -351,21 +395,40 @@ def set_pool(
     /,
     *,
     shared: Annotated[bool, Parameter(negative=(), help="All projects may use it.")] = False,
+    private: Annotated[
+        bool | None,
+        Parameter(
+            negative="--no-private",
+            help="Keep plain processes out while several projects may use it.",
+        ),
+    ] = None,
     giving: Giving = GIVING,
 ) -> None:
-    """Give a pool to projects, or to all. Jobs of others start nothing there any more."""
-    if bool(giving.project) == shared:
+    """Give a pool to projects, or to all. Jobs of others start nothing there any more.
+
+    In stores of earlier releases plain processes run in shared pools until these are private.
+    """
+    if (giving.project and shared) or not (giving.project or shared or private is not None):
         raise CommandFailed(
-            "say who may use it, in one way", code=Exit.USAGE, hint="--project NAME, or --shared"
+            "say who may use it, in one way",
+            code=Exit.USAGE,
+            hint="--project NAME, or --shared; and perhaps --private",
         )
-    whom = ", ".join(giving.project) or "all projects"
+    done = _words_of_use(giving.project, private, is_given=bool(giving.project) or shared)
     if giving.dry_run:
-        giving.rehearse(f"would give pool {name} to {whom}")
+        giving.rehearse(f"would make pool {name} {done}")
+    projects = giving.project if giving.project or shared else None
     with giving.connect() as client:
-        given = ask(client, Client.put_pool(name, giving.project))
+        given = ask(client, Client.put_pool(name, projects, private=private))
     print_one(
         giving,
         given,
         name=lambda pool: pool.name,
-        page=lambda terminal, pool: terminal.tell(inert(f"pool {pool.name} is for {whom} now")),
+        page=lambda terminal, pool: terminal.tell(inert(f"pool {pool.name} is {done} now")),
     )
+
+
+def _words_of_use(projects: Sequence[str], private: bool | None, *, is_given: bool) -> str:
+    whom = f"for {', '.join(projects) or 'all projects'}" if is_given else ""
+    closed = {None: "", True: "private", False: "not private"}[private]
+    return ", ".join(filter(None, [whom, closed]))

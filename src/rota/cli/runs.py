@@ -11,6 +11,7 @@ from cyclopts import App, Parameter
 
 from rota.cli import times
 from rota.cli.failures import counted
+from rota.cli.job_views import walls_words
 from rota.cli.logs import logs
 from rota.cli.options import (
     DESTROYING,
@@ -174,13 +175,15 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime, *, wide: bo
             ("job", f"{run.job} (version {run.job_version})"),
             ("state", _state(run)),
             ("waits for", _waits_for(run)),
-            ("cause", run.cause),
+            ("cause", _cause(run)),
             ("message", run.message),
+            ("isolation", walls_words(run)),
             ("trigger", f"{run.trigger} by {run.created_by}" if run.created_by else run.trigger),
             ("due", times.moment(run.due_at, present)),
             ("started", times.moment(run.first_started_at, present)),
             ("late by", _lateness(late, run.is_late)),
             ("ended", times.moment(run.ended_at, present)),
+            ("used", _taken(run)),
             ("inputs", " ".join(f"{key}={_plain(value)}" for key, value in inputs.items())),
             ("outputs", "" if run.outputs is None else _json(run.outputs)),
             ("retry of", run.retry_of or ""),
@@ -197,6 +200,33 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime, *, wide: bo
     for late_result in run.late_results:
         report = f"attempt {late_result.attempt} reported {late_result.result.lower()}"
         terminal.write(f"refused: {report} after its lease had ended")
+
+
+# Causes that are limits of the run, or of its machine where it has none, and what they mean.
+_LIMITS = {
+    "oom": ("memory", "it was killed for the memory that it took"),
+    "processes": ("processes", "it could start no more processes"),
+    "disk": ("disk", "it was killed for the disk that it took"),
+}
+
+
+def _cause(run: RunDetail) -> str:
+    """Return the cause of an end; of one by a limit what that is."""
+    if run.cause not in _LIMITS:
+        return run.cause
+    name, words = _LIMITS[run.cause]
+    limit = run.limits.get(name)
+    return f"{run.cause}: {words}{f', at most {limit}' if limit is not None else ''}"
+
+
+def _taken(run: RunDetail) -> str:
+    """Format `cpu 3.2s · memory 812 MiB` of the latest attempt that was measured."""
+    measured = (it for it in reversed(run.attempts) if it.cpu_seconds or it.max_memory_bytes)
+    latest = next(measured, None)
+    if latest is None:
+        return ""
+    memory = f" · memory {_memory(latest.max_memory_bytes)}" if latest.max_memory_bytes else ""
+    return f"cpu {times.length(latest.cpu_seconds)}{memory}"
 
 
 def _lateness(seconds: float | None, is_late: bool | None) -> str:

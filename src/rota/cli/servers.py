@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
+from rota.api.projects import Defaults
 from rota.api.workers import Cluster, PoolQueue, Server, Shard
 from rota.cli import times
-from rota.cli.options import REMOTE, Display, Format, Remote
+from rota.cli.options import REMOTE, WRITING, Display, Format, Remote, Writing
 from rota.cli.printing import Column, ListView, print_list, print_one, write_pairs, write_table
 from rota.cli.references import ask, ask_all
 from rota.cli.terminal import Exit, Terminal
@@ -142,7 +143,60 @@ def _greet(settings: Settings, running: Running) -> None:
     grpc = f" · gRPC {running.grpc_listen}" if running.grpc_listen else ""
     terminal.show(f"rota {__version__} · {running.url}{grpc} · {store}")
     terminal.show(f"roles: {', '.join(settings.roles)}")
+    terminal.show(words_of_default(running.walls.isolation, running.walls.network))
     terminal.show("Tokens, with the same settings: rota token create · rota worker token create")
+
+
+def words_of_default(isolation: str, network: str) -> str:
+    """Say how jobs run that name no isolation."""
+    change = "another: rota server defaults"
+    if isolation == "process":
+        return f"jobs that name no isolation run as plain processes of the worker ({change})"
+    return f"jobs that name no isolation run in a {isolation}, network {network} ({change})"
+
+
+@app.command
+def defaults(
+    *,
+    isolation: Annotated[
+        Literal["process", "sandbox"] | None,
+        Parameter(help="The wall of jobs that name none, from their next apply on."),
+    ] = None,
+    network: Annotated[
+        Literal["none", "outbound", "host"] | None,
+        Parameter(help="The network of jobs behind a wall that name none."),
+    ] = None,
+    writing: Writing = WRITING,
+) -> None:
+    """Show how jobs run that name no isolation or network, or change it.
+
+    What is there already stays as it is: it counts when jobs are applied.
+    """
+    with writing.connect() as client:
+        if isolation is None and network is None:
+            found = ask(client, Client.get_defaults())
+        elif writing.dry_run:
+            present = client.get_defaults()
+            named = {"isolation": isolation, "network": network}
+            wanted = {name: value for name, value in named.items() if value}
+            words = ", ".join(f"{name} {value}" for name, value in wanted.items())
+            changes = any(getattr(present, name) != value for name, value in wanted.items())
+            what = f"would make {words} the default" if changes else f"{words} is the default"
+            writing.rehearse(what, changes=changes)
+        else:
+            found = ask(client, Client.change_defaults(isolation=isolation, network=network))
+    print_one(writing, found, name=lambda shown: shown.isolation, page=write_defaults)
+
+
+def write_defaults(terminal: Terminal, shown: Defaults) -> None:
+    """Print the defaults of the installation."""
+    processes = "may run" if shown.has_shared_process else "may not run"
+    pairs = [
+        ("isolation", shown.isolation),
+        ("network", f"{shown.network} (behind a wall)"),
+        ("shared pools", f"plain processes {processes} in pools of several projects"),
+    ]
+    write_pairs(terminal, pairs)
 
 
 @app.command

@@ -16,6 +16,7 @@ from rota.cli.failures import FileRefused, errors_as_failures
 from rota.cli.files import read_text, require_app
 from rota.cli.options import DESTROYING, Destroying, Display, WholeNumber
 from rota.cli.references import ask
+from rota.cli.servers import words_of_default
 from rota.cli.setup import load_settings
 from rota.cli.terminal import CommandFailed, Exit, Terminal
 from rota.cli.watching import watch_cart
@@ -85,6 +86,7 @@ def _greet(settings: Settings, running: Running) -> None:
         terminal.show(
             f"made {running.new_key_ring}: it protects copies of the database, not this folder"
         )
+    terminal.show(words_of_default(running.walls.isolation, running.walls.network))
     for line in _next_steps(settings.home, has_jobs=jobs > 0):
         terminal.show(line)
 
@@ -143,6 +145,8 @@ _LOOPBACK = ("http://127.", "http://localhost", "http://[::1]")
 # more than 2 % of 200 allows. A second try finds the mark of the first, and completes.
 _JOBS = r"""
 set: rota-demo
+defaults:
+  isolation: process
 jobs:
   - name: demo-heartbeat
     description: A short job by interval

@@ -223,6 +223,14 @@ OFFERS: tuple[Column[Offer], ...] = (
 )
 
 
+_KINDS = ("type", "wall", "network", "limit", "run_as", "registry", "mount")
+
+
+def _place(offer: Offer) -> int:
+    """Return the place of an offer's kind on the page."""
+    return _KINDS.index(offer.kind) if offer.kind in _KINDS else len(_KINDS)
+
+
 def write_worker(terminal: Terminal, worker: Worker) -> None:
     """Print a worker on one page."""
     write_pairs(
@@ -245,7 +253,7 @@ def write_worker(terminal: Terminal, worker: Worker) -> None:
     )
     if worker.offers:
         terminal.write("")
-        write_table(terminal, OFFERS, worker.offers)
+        write_table(terminal, OFFERS, sorted(worker.offers, key=_place))
 
 
 _LOOK_AGAIN_SECONDS = 0.5

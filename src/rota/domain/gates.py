@@ -123,14 +123,12 @@ def _beyond_policy(job: ClosableJob, _: datetime) -> Reason | None:
     found = excesses(job.bounds, job.rules) if job.bounds else []
     if not found:
         return None
-    project = job.rules.project
-    return closing_reason(
-        Gate.POLICY,
-        job,
-        f"the policy of project {project} does not let it start: {found[0].message}",
-        opens_at=None,
-        action=f"rota project show {project}",
-    )
+    project, first = job.rules.project, found[0]
+    message = f"the policy of project {project} does not let it start: {first.message}"
+    action = f"rota project show {project}"
+    if first.pool:
+        message, action = first.message, f"rota pool set {first.pool} --project {project}"
+    return closing_reason(Gate.POLICY, job, message, opens_at=None, action=action)
 
 
 # In this order a run comes to them. Admission, release, sweep and forecast go by this table.

@@ -21,6 +21,7 @@ from rota.domain.spec import (
     Retry,
 )
 from rota.domain.states import Cause
+from rota.domain.walls import Walls, walls_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class RunRules:
     after_within: timedelta | None = None
     is_scheduled: bool = False  # it has due times: those wait for the jobs in `after`
     log_limit: int | None = None  # bytes; None: an earlier release wrote these rules
+    walls: Walls | None = None  # None: plain processes
 
     def drops_late(self, trigger: Trigger) -> bool:
         """Return whether a run that is too late is dropped: never one that a person asked for."""
@@ -90,6 +92,7 @@ def rules_of(spec: JobSpec, shared: Collection[str] = ()) -> RunRules:
         after_within=spec.after.within,
         is_scheduled=schedule is not None,
         log_limit=spec.log_limit,
+        walls=walls_of(spec),
     )
 
 

@@ -4,7 +4,9 @@ Installation admins set it. It is checked once all defaults are merged: when job
 somebody asks for a run with a priority of its own, and at the gate (`domain.gates`), where a job
 that asks for too much since the policy was tightened starts nothing until one of the two changes.
 
-Pools belong to it as well: one that is given to some projects is closed to the jobs of all others.
+Pools belong to it as well: one that is given to some projects is closed to the jobs of all others,
+and where several projects use one no run may be a plain process, which sees all that its worker
+sees.
 """
 
 from __future__ import annotations
@@ -16,6 +18,17 @@ from datetime import timedelta
 from rota.domain.job import RunRules
 from rota.domain.quantities import format_duration, format_size
 from rota.domain.resources import UNIT, format_amount
+from rota.domain.spec import NO_LIMITS, Isolation, JobType, Mount, Network, RunLimits
+from rota.domain.walls import (
+    LIMITS,
+    PLAIN,
+    WallDefaults,
+    Walls,
+    is_mounted_below,
+    is_pinned,
+    registry_of,
+    type_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +42,14 @@ class Policy:
     resources: Mapping[str, int] = field(default_factory=dict)  # thousandths; others have no bound
     log_limit: int | None = None  # bytes
     max_concurrency: int | None = None  # a job without one asks for more than any
+    isolation: tuple[Isolation, ...] | None = None
+    network: tuple[Network, ...] | None = None  # a plain process has that of the host
+    run_as: tuple[str, ...] | None = None
+    limits: RunLimits = NO_LIMITS  # a job without such a limit asks for more than any
+    registries: tuple[str, ...] | None = None  # hosts
+    pinned_images: bool = False  # images must be named by digest
+    mounts: tuple[str, ...] | None = None  # roots; `ROOT:ro`: only to be read
+    executors: tuple[JobType, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +58,8 @@ class Bounds:
 
     policy: Policy = Policy()
     barred: tuple[str, ...] = ()  # pools that were given to other projects
+    own: tuple[str, ...] | None = None  # the only pools for processes; None: any, but `walled`
+    walled: tuple[str, ...] = ()  # pools without processes: others use them, and they are private
 
     @property
     def are_open(self) -> bool:
@@ -54,6 +77,7 @@ class Excess:
     path: tuple[str, ...]  # of the field in the job file: ("resources", "cpu")
     message: str
     hint: str = ""
+    pool: str = ""  # that is in the way; "": the policy is
 
 
 def excesses(bounds: Bounds, asked: RunRules) -> list[Excess]:
@@ -73,9 +97,33 @@ def excess_of_priority(policy: Policy, priority: int | None) -> Excess | None:
     return Excess(("priority",), f"priority {priority} is above {most}, the most that is allowed")
 
 
-def barred_pools(given: Mapping[str, Collection[str]], project: str) -> tuple[str, ...]:
-    """List the pools that a project may not use; `given` has the projects of pools that are."""
-    return tuple(sorted(pool for pool, projects in given.items() if project not in projects))
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """Who may use which pools, and where plain processes may run."""
+
+    given: Mapping[str, Collection[str]]  # projects of pools that are given to some; else to all
+    private: Collection[str] = ()  # pools closed to processes while they are shared
+    projects: int = 1  # how many there are
+    walls: WallDefaults = WallDefaults()
+
+    def is_shared(self, pool: str) -> bool:
+        """Return whether several projects may use a pool."""
+        return self.projects > 1 and len(self.given.get(pool, ())) != 1
+
+    def refuses_processes(self, pool: str) -> bool:
+        is_open = self.walls.has_shared_process and pool not in self.private
+        return self.is_shared(pool) and not is_open
+
+    def bounds(self, project: str, policy: Policy) -> Bounds:
+        """Return all that bounds the jobs of a project."""
+        barred = sorted(pool for pool, users in self.given.items() if project not in users)
+        if self.walls.has_shared_process:
+            walled = sorted(pool for pool in self.private if self.is_shared(pool))
+            return Bounds(policy, tuple(barred), walled=tuple(walled))
+        if self.projects <= 1:
+            return Bounds(policy, tuple(barred))
+        own = sorted(pool for pool, users in self.given.items() if [*users] == [project])
+        return Bounds(policy, tuple(barred), own=tuple(own))
 
 
 def _excesses(bounds: Bounds, asked: RunRules) -> Iterator[Excess]:
@@ -85,6 +133,7 @@ def _excesses(bounds: Bounds, asked: RunRules) -> Iterator[Excess]:
     if excess := excess_of_priority(policy, asked.priority):
         yield excess
     yield from _of_pool(bounds, asked.pool)
+    yield from _of_walls(bounds, asked)
     yield from _of_resources(policy.resources, asked)
     if policy.timeout is not None:
         yield from _of_timeout(policy.timeout, asked.timeout)
@@ -140,3 +189,84 @@ def _of_resources(most: Mapping[str, int], asked: RunRules) -> Iterator[Excess]:
             taken, allowed = (format_amount(name, each) for each in (amount, bound))
             message = f"{taken} {name} are more than {allowed}, the most that is allowed"
             yield Excess(("resources", name), message)
+
+
+def _of_walls(bounds: Bounds, asked: RunRules) -> Iterator[Excess]:
+    policy, walls = bounds.policy, asked.walls or PLAIN
+    kind = type_of(asked.function, asked.walls)
+    choices: tuple[tuple[str, Collection[str], Collection[str] | None], ...] = (
+        ("type", [kind], policy.executors),
+        ("isolation", walls.isolation, policy.isolation),
+        ("network", _networks(walls), policy.network),
+        ("run_as", walls.run_as, policy.run_as),
+    )
+    for field_name, chosen, allowed in choices:
+        for each in sorted(chosen) if allowed is not None else ():
+            if each not in (allowed or ()):
+                yield _not_allowed((field_name,), f"{field_name} {each}", allowed or ())
+    if Isolation.PROCESS in walls.isolation:
+        yield from _of_shared_pool(bounds, asked)
+    yield from _of_limits(policy.limits, walls.limits, asked)
+    if walls.image:
+        yield from _of_image(policy, walls)
+
+
+def _not_allowed(path: tuple[str, ...], what: str, allowed: Collection[str]) -> Excess:
+    hint = f"allowed: {', '.join(allowed)}" if allowed else "none is allowed"
+    return Excess(path, f"{what} is not allowed", hint)
+
+
+def _of_shared_pool(bounds: Bounds, asked: RunRules) -> Iterator[Excess]:
+    pool = asked.pool
+    is_refused = pool in bounds.walled if bounds.own is None else pool not in bounds.own
+    if not is_refused or pool in bounds.barred:
+        return
+    command = f"rota pool set {pool} --project {asked.project}"
+    what = "functions are plain processes, which" if asked.function else "plain processes"
+    message = f"{what} may not run in pool {pool}: several projects use it"
+    wall = "" if asked.function else "write isolation: sandbox; or "
+    yield Excess(("isolation",), message, f"{wall}an admin gives it to you alone: {command}", pool)
+
+
+def _networks(walls: Walls) -> set[str]:
+    behind = {each.partition("/")[2] for each in walls.network}
+    return behind | ({Network.HOST} if Isolation.PROCESS in walls.isolation else set())
+
+
+def _of_limits(most: RunLimits, asked: RunLimits, rules: RunRules) -> Iterator[Excess]:
+    for name in LIMITS:
+        bound, taken = getattr(most, name), getattr(asked, name)
+        if bound is None or (taken is not None and taken <= bound):
+            continue
+        shown = format_limit(name, bound)
+        if taken is None:
+            hint = f"write limits: {{{name}: {shown}}}"
+            if rules.function:
+                hint = "functions cannot have limits: run a command with type shell"
+            yield Excess(("limits", name), f"limits.{name} must be set, to at most {shown}", hint)
+        else:
+            message = f"limits.{name} {format_limit(name, taken)} is above {shown}"
+            yield Excess(("limits", name), f"{message}, the most that is allowed")
+
+
+def format_limit(name: str, amount: int) -> str:
+    """Format a limit as people write it."""
+    if name == "cpu":
+        return format_amount(name, amount)
+    return format_size(amount) if name in {"memory", "disk"} else str(amount)
+
+
+def _of_image(policy: Policy, walls: Walls) -> Iterator[Excess]:
+    registry = registry_of(walls.image)
+    if policy.registries is not None and registry not in policy.registries:
+        yield _not_allowed(("image",), f"an image of {registry}", policy.registries)
+    if policy.pinned_images and not is_pinned(walls.image):
+        message = "image must be named by its digest"
+        yield Excess(("image",), message, f"write image: {walls.image}@sha256:…")
+    for mount in walls.mounts if policy.mounts is not None else ():
+        if not is_mounted_below(mount, policy.mounts or ()):
+            yield _not_allowed(("mounts",), f"mount {_shown(mount)}", policy.mounts or ())
+
+
+def _shown(mount: Mount) -> str:
+    return f"{mount.source}{', writable,' if mount.writable else ''}"

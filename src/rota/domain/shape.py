@@ -29,7 +29,10 @@ from rota.domain.resources import (
     minus,
     plus,
 )
+from rota.domain.walls import demanded, missing, words_of
 
+# A worker that tells no offers is of a release without walls.
+NO_OFFERS: Collection[str] = frozenset()
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -40,6 +43,7 @@ class Demand:
     labels: Mapping[str, str]
     function: str  # "": any worker knows what to do
     resources: Vector  # with the slot that every run takes
+    offers: tuple[str, ...] = ()  # of walls; a plain process asks for none
     is_alone: bool = False  # nothing else may go on its worker meanwhile
 
     def on(self, capacity: Vector) -> Vector:
@@ -58,6 +62,8 @@ def shape_of(rules: RunRules) -> str:
         demands["function"] = rules.function
     if rules.resources:
         demands["resources"] = dict(sorted(rules.resources.items()))
+    if offers := demanded(rules.walls):
+        demands["offers"] = offers
     return _ENCODER.encode(demands) if demands else ""
 
 
@@ -75,6 +81,7 @@ def demand_of(shape: str) -> Demand:
         labels=parts.get("needs", {}),
         function=parts.get("function", ""),
         resources={**ONE_SLOT, **parts.get("resources", {})},
+        offers=tuple(parts.get("offers", ())),
         is_alone=parts.get("alone", False),
     )
 
@@ -84,10 +91,11 @@ def unmet(
     labels: Mapping[str, str],
     functions: Collection[str],
     capacity: Vector | None = None,
+    offers: Collection[str] = NO_OFFERS,
 ) -> list[str]:
     """List what a worker lacks to ever take runs of this shape; empty: it fits.
 
-    Without a `capacity` nothing is asked about resources.
+    Without a `capacity` nothing is asked about resources. `offers` are those of walls that it has.
     """
     if not shape:
         return []
@@ -97,6 +105,8 @@ def unmet(
     ]
     if demand.function and demand.function not in functions:
         lacks.append(f"function {demand.function}")
+    if demand.offers:
+        lacks += map(words_of, missing(demand.offers, offers))
     if capacity is not None:
         lacks += [
             f"{format_amount(name, demand.resources[name])} {name}"

@@ -1,12 +1,29 @@
-"""Walls: what a run needs of its worker beyond a plain process, by the names of workers' offers.
+"""Walls: what a job asks for beyond a plain process, and how workers' offers answer it.
 
 A worker tries each wall when it starts and tells the server its *offers*: what worked, and for the
-rest why not. A run names what it needs in the same words, `kind/name`.
+rest why not. A run names what it needs in the same words, `kind/name`. A plain process asks for
+nothing: any worker has it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, fields
 from enum import StrEnum
+
+from rota.domain.spec import (
+    NO_LIMITS,
+    Isolation,
+    JobSpec,
+    JobType,
+    Mount,
+    Network,
+    RunLimits,
+    Step,
+    run_limits,
+)
+
+LIMITS = tuple(each.name for each in fields(RunLimits))
 
 
 class OfferKind(StrEnum):
@@ -17,3 +34,193 @@ class OfferKind(StrEnum):
     TYPE = "type"  # a `JobType`
     REGISTRY = "registry"  # a login of its settings
     MOUNT = "mount"  # a root of what containers may see; `ROOT:ro` where they may only read
+
+
+# Kinds whose names an admin of the machine chose: they may tell of one tenant to another.
+NAMED_BY_PEOPLE = frozenset({OfferKind.RUN_AS, OfferKind.REGISTRY, OfferKind.MOUNT})
+_READ_ONLY = ":ro"
+_SHA256 = "@sha256:"
+_USUAL_REGISTRY = "docker.io"
+
+
+@dataclass(frozen=True, slots=True)
+class WallDefaults:
+    """Walls of jobs that ask for none, as the store keeps them."""
+
+    isolation: Isolation = Isolation.PROCESS
+    network: Network = Network.NONE  # of jobs behind a wall
+    # Processes may run in pools that several projects use: of stores that were there before walls.
+    has_shared_process: bool = True
+
+
+NEW_CLUSTER = WallDefaults(Isolation.SANDBOX, Network.OUTBOUND, has_shared_process=False)
+NEW_MACHINE = WallDefaults(has_shared_process=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Walls:
+    """What a job asks for of walls, all its steps together."""
+
+    isolation: tuple[Isolation, ...] = (Isolation.PROCESS,)
+    network: tuple[str, ...] = ()  # `sandbox/none`: of those behind a wall
+    run_as: tuple[str, ...] = ()
+    limits: RunLimits = NO_LIMITS  # the most that a step may take; None: one has no limit
+    limited: tuple[str, ...] = ()  # limits that a step has: its worker must be able to keep them
+    image: str = ""
+    registry: str = ""
+    mounts: tuple[Mount, ...] = ()
+
+
+PLAIN = Walls()
+
+
+def walls_of(spec: JobSpec) -> Walls | None:
+    """Return what a job asks for; None: plain processes."""
+    behind = [_wall_of(spec, step) for step in spec.steps or (None,)]
+    limits = [run_limits(spec, step) for step in spec.steps or (None,)]
+    container = spec.container
+    found = Walls(
+        isolation=tuple(sorted({isolation for isolation, _, _ in behind})),
+        network=tuple(
+            sorted({f"{wall}/{network}" for wall, network, _ in behind if wall != "process"})
+        ),
+        run_as=tuple(sorted({user for _, _, user in behind if user})),
+        limits=_most(limits),
+        limited=tuple(name for name in LIMITS if any(_has(each, name) for each in limits)),
+        image=container.image if container else "",
+        registry=container.registry if container else "",
+        mounts=container.mounts if container else (),
+    )
+    return None if found == PLAIN else found
+
+
+def _wall_of(spec: JobSpec, step: Step | None) -> tuple[Isolation, Network, str]:
+    if step is None:
+        return spec.isolation, spec.network, spec.run_as
+    return (
+        spec.isolation if step.isolation is None else step.isolation,
+        spec.network if step.network is None else step.network,
+        spec.run_as if step.run_as is None else step.run_as,
+    )
+
+
+def _has(limits: RunLimits, name: str) -> bool:
+    return getattr(limits, name) is not None
+
+
+def _most(limits: Sequence[RunLimits]) -> RunLimits:
+    """Return the greatest of each limit; None where one of them has none."""
+    most: dict[str, int | None] = {}
+    for name in LIMITS:
+        values = [getattr(each, name) for each in limits]
+        most[name] = None if None in values else max(values)
+    return RunLimits(**most)
+
+
+def demanded(walls: Walls | None) -> tuple[str, ...]:
+    """List the offers that a worker must make to take such runs."""
+    if walls is None:
+        return ()
+    return (
+        *(f"{OfferKind.WALL}/{wall}" for wall in walls.isolation if wall is not Isolation.PROCESS),
+        *(f"{OfferKind.NETWORK}/{network}" for network in walls.network),
+        *(f"{OfferKind.LIMIT}/{name}" for name in walls.limited),
+        *(f"{OfferKind.RUN_AS}/{user}" for user in walls.run_as),
+        *([f"{OfferKind.REGISTRY}/{walls.registry}"] if walls.registry else []),
+        *(f"{OfferKind.MOUNT}/{_mounted(mount)}" for mount in walls.mounts),
+    )
+
+
+def _mounted(mount: Mount) -> str:
+    return mount.source if mount.writable else mount.source + _READ_ONLY
+
+
+def is_mounted_below(mount: Mount, roots: Iterable[str]) -> bool:
+    """Return whether one of these roots is or contains what is mounted."""
+    inside = f"{mount.source.rstrip('/')}/"
+    return any(
+        inside.startswith(f"{root.removesuffix(_READ_ONLY).rstrip('/')}/")
+        for root in roots
+        if not (mount.writable and root.endswith(_READ_ONLY))
+    )
+
+
+def missing(demands: Iterable[str], offered: Collection[str]) -> list[str]:
+    """List the demands that offers do not meet; of a missing wall not what belongs to it."""
+    lacks = [each for each in demands if each not in offered and not _is_below(each, offered)]
+    walls = [each.partition("/")[2] for each in lacks if each.startswith(f"{OfferKind.WALL}/")]
+    parts = tuple(f"{OfferKind.NETWORK}/{wall}/" for wall in walls)
+    return [each for each in lacks if not (parts and each.startswith(parts))]
+
+
+def _is_below(demand: str, offered: Collection[str]) -> bool:
+    """Return whether a demand is for a mount below a root that containers may see."""
+    kind, _, name = demand.partition("/")
+    if kind != OfferKind.MOUNT:
+        return False
+    mount = Mount(name.removesuffix(_READ_ONLY), "", writable=not name.endswith(_READ_ONLY))
+    prefix = f"{OfferKind.MOUNT}/"
+    roots = (each.removeprefix(prefix) for each in offered if each.startswith(prefix))
+    return is_mounted_below(mount, roots)
+
+
+_WALL_WORDS = {"process": "plain processes", "sandbox": "sandbox", "container": "containers"}
+_NETWORK_WORDS = {
+    "none": "empty network",
+    "outbound": "outbound network",
+    "host": "network of the host",
+}
+_INSIDE = {"sandbox": "in sandboxes", "container": "in containers"}
+
+
+def words_of(demand: str) -> str:
+    """Say a demand for the end of "missing …", or of "worker w has no …"."""
+    kind, _, name = demand.partition("/")
+    match kind:
+        case OfferKind.WALL:
+            return _WALL_WORDS.get(name, name)
+        case OfferKind.NETWORK:
+            wall, _, network = name.partition("/")
+            return f"{_NETWORK_WORDS.get(network, network)} {_INSIDE.get(wall, wall)}"
+        case OfferKind.LIMIT:
+            return f"limit of {name.replace('_', ' ')}"
+        case OfferKind.RUN_AS:
+            return f"user {name} (run_as)"
+        case OfferKind.REGISTRY:
+            return f"login for registry {name}"
+        case OfferKind.MOUNT:
+            reads = name.endswith(_READ_ONLY)
+            return f"mount {name.removesuffix(_READ_ONLY)}{'' if reads else ', writable'}"
+        case _:
+            return demand
+
+
+_FIELDS = {OfferKind.WALL: "isolation", OfferKind.MOUNT: "mounts"}
+
+
+def field_of(demand: str) -> tuple[str, ...]:
+    """Return the field of the job file that makes a demand."""
+    kind, _, name = demand.partition("/")
+    if kind == OfferKind.LIMIT:
+        return "limits", name
+    return (_FIELDS.get(OfferKind(kind), kind),)
+
+
+def type_of(function: str, walls: Walls | None) -> JobType:
+    """Return the type of a job with these rules."""
+    if function:
+        return JobType.PYTHON
+    is_container = walls is not None and Isolation.CONTAINER in walls.isolation
+    return JobType.CONTAINER if is_container else JobType.SHELL
+
+
+def registry_of(image: str) -> str:
+    """Return where an image comes from, as engines read its name."""
+    first, slash, _ = image.partition("/")
+    is_host = slash and ("." in first or ":" in first or first == "localhost")
+    return first if is_host else _USUAL_REGISTRY
+
+
+def is_pinned(image: str) -> bool:
+    """Return whether it names the content of an image, not a tag that may move."""
+    return _SHA256 in image

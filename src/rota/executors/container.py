@@ -7,22 +7,25 @@ next one begins, and an attempt is not over before the engine has said that its 
 from __future__ import annotations
 
 import asyncio
-import shutil
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import structlog
 
+from rota.domain.errors import Unavailable
 from rota.domain.output import Stream
 from rota.domain.run import AttemptResult
 from rota.domain.spec import (
     Container,
+    JobSpec,
     Mount,
     Network,
+    RunLimits,
     Step,
     booked_limits,
     run_limits,
@@ -58,13 +61,14 @@ from rota.walls.engine import (
 )
 from rota.walls.images import ImageRefused, Images
 from rota.walls.leftovers import Sweeper
+from rota.walls.rooms import remove_tree
 
 _OPEN = 0o777  # for whatever user the job has; above it is a folder of the worker alone
 _SCRIPT = 0o755
 _FIRST_LOOK, _LONGEST_LOOK = timedelta(milliseconds=10), timedelta(seconds=1)
 _PULSE = timedelta(seconds=2)
 _PATIENCE = 120.0  # seconds without an answer of the engine before a step counts as failed
-_SPILLED = (EngineAway, EngineRefused, ImageRefused, MountRefused, LeaseEnded)
+_SPILLED = (EngineAway, EngineRefused, ImageRefused, MountRefused, LeaseEnded, Unavailable)
 _KILLED = 128 + signal.SIGKILL
 _BY_ENGINE = b"OCI runtime"  # in what engines print where a command cannot be executed
 _ENDED_ALONE = "the container ended while the step ran: by somebody's hand, or with its engine"
@@ -87,12 +91,12 @@ class MountedFolder(WorkFolder):
             folder.mkdir()
             folder.chmod(_OPEN)
 
-    def write_script(self, step: int, suffix: str, text: str) -> Path:
+    def write_script(self, step: int, suffix: str, text: str) -> str:
         """Write the script of a step; return the path that it has in the container."""
         path = self.told / f"step{step}{suffix}"
         path.write_text(text, "utf-8")
         path.chmod(_SCRIPT)
-        return Path(TOLD, path.name)
+        return f"{TOLD}/{path.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +141,7 @@ class ContainerExecutor(StepExecutor):
 
     # --- the folder
 
-    def _take_folder(self) -> WorkFolder:
+    def _take_folder(self, spec: JobSpec) -> WorkFolder:
         self._numbers += 1
         return MountedFolder(self._ground.work_root, str(self._numbers))
 
@@ -239,7 +243,7 @@ class ContainerExecutor(StepExecutor):
             programs=str(ground.programs.absolute()),
             mounts=mounts,
             network=spec.network,
-            limits=run_limits(spec).over(booked_limits(spec)),
+            limits=_limits(spec),
             files=ground.network_files if is_outbound else {},
             security=ground.security,
         )
@@ -249,7 +253,8 @@ class ContainerExecutor(StepExecutor):
     def _begin(self, attempt: Attempt, number: int, step: Step) -> RunningStep:
         image = self._own_commands.get(attempt.fence)
         if image is None:
-            argv, folder = command_of(step, number, attempt.folder), JOB
+            write = partial(attempt.folder.write_script, number)
+            argv, folder = command_of(step, write), JOB
         else:
             argv, folder = image.command, image.folder
         command = Command(argv, step_variables(attempt.env, step), folder)
@@ -259,9 +264,10 @@ class ContainerExecutor(StepExecutor):
     async def _find_cause(self, attempt: Attempt, box: Box) -> None:
         """Ask the engine whether a failure was for want of memory, where nobody else can tell."""
         failure = attempt.failure
-        has_limit = run_limits(attempt.assignment.spec).memory is not None
-        is_known = failure is None or failure.cause or box.meter.out_of_memory() is not None
-        if not has_limit or is_known or attempt.result is not AttemptResult.FAILED:
+        if failure is None or failure.cause or attempt.result is not AttemptResult.FAILED:
+            return
+        has_limit = _limits(attempt.assignment.spec).memory is not None
+        if not has_limit or box.meter.out_of_memory() is not None:
             return
         with suppress(EngineAway, EngineRefused, TimeoutError):
             if await box.ended_out_of_memory():
@@ -272,6 +278,11 @@ def _container(attempt: Attempt) -> Container:
     container = attempt.assignment.spec.container
     assert container is not None, "jobs of this type have one"
     return container
+
+
+def _limits(spec: JobSpec) -> RunLimits:
+    """Return what a job gives, else what it books: engines keep both."""
+    return run_limits(spec).over(booked_limits(spec))
 
 
 def _source(mount: Mount, roots: Sequence[MountRoot]) -> str:
@@ -314,7 +325,7 @@ class _StepInContainer:
         self._number = number
         self._open_sink = open_sink
         self._clock = clock
-        self._is_to_end = False  # it was asked to
+        self._asked_to_end = asyncio.Event()
         self._id = ""  # of the process, once the engine has it
         self._ends = dict.fromkeys(_STREAMS.values(), b"")
         self._ending: asyncio.Task[None] | None = None
@@ -328,7 +339,7 @@ class _StepInContainer:
     def signal(self, number: int) -> None:
         """Send TERM; nothing else is ever sent, but KILL."""
         assert number == signal.SIGTERM
-        self._is_to_end = True
+        self._asked_to_end.set()
         if self._id:
             self._ending = asyncio.get_running_loop().create_task(self._terminate())
 
@@ -378,11 +389,11 @@ class _StepInContainer:
         box = self._box
         await box.make_room()
         process = await box.new_process(self._command)
-        if self._is_to_end:
+        if self._asked_to_end.is_set():
             return Exit(None, signal.SIGTERM)
         async with box.engine.running(process) as output:
             self._id = process
-            if self._is_to_end:
+            if self._asked_to_end.is_set():
                 self.signal(signal.SIGTERM)
             await self._pass_on_while_alive(output)
         return await self._end_of(process)
@@ -455,4 +466,4 @@ class _StepInContainer:
 
 def _remove_trees(folders: Sequence[Path]) -> None:
     for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from rota.domain.ids import instant
 from rota.domain.spec import JobSpec, Step, without_reserved
 from rota.executors.steps import Attempt, RunningStep, StepExecutor
-from rota.executors.work_folder import Pipe, Pipes, WorkFolder, WorkFolders
+from rota.executors.work_folder import Pipe, Pipes, RoomFolder, WorkFolder, WorkFolders
 from rota.ports.clock import Clock
-from rota.ports.executor import Assignment, AttemptReports, Process, Spawner
+from rota.ports.executor import Assignment, AttemptReports, Confinement, Process, Spawner
+from rota.walls.disk import DiskLimited
+from rota.walls.enclosing import Enclosed, Output, Walls
 
 _INLINE_LIMIT = 100_000  # characters; longer scripts go through a file (the kernel takes 128 KiB)
 
@@ -41,15 +45,18 @@ _SHELLS: Mapping[str, _Shell] = {
 }
 
 
-def command_of(step: Step, number: int, folder: WorkFolder) -> tuple[str, ...]:
-    """Return the argument list; write the script to a file where one is needed."""
+def command_of(
+    step: Step, write_script: Callable[[str, str], str], *, hides_scripts: bool = False
+) -> tuple[str, ...]:
+    """Return the argument list; a script that needs a file is written, by its suffix and text."""
     if isinstance(step.run, tuple):
         return step.run
     shell = _SHELLS.get(step.shell, _Shell((step.shell,)))
-    if shell.inline and not step.interpreter and len(step.run) <= _INLINE_LIMIT:
+    is_short = len(step.run) <= _INLINE_LIMIT and not hides_scripts
+    if shell.inline and not step.interpreter and is_short:
         return (*shell.inline, step.run, *shell.name)
-    path = folder.write_script(number, shell.suffix, step.run)
-    return (*(step.interpreter or shell.by_file), str(path))
+    path = write_script(shell.suffix, step.run)
+    return (*(step.interpreter or shell.by_file), path)
 
 
 _INHERITED = ("PATH", "HOME", "LANG", "TZ")
@@ -133,10 +140,16 @@ class ShellExecutor(StepExecutor):
     """Implements `rota.ports.executor.Executor`: steps are processes under the guardian."""
 
     def __init__(
-        self, reports: AttemptReports, spawner: Spawner, clock: Clock, work_root: Path
+        self,
+        reports: AttemptReports,
+        spawner: Spawner,
+        clock: Clock,
+        work_root: Path,
+        walls: Walls | None = None,
     ) -> None:
         super().__init__(reports, clock)
         self._spawner = spawner
+        self._walls = walls  # None: all steps are plain processes
         self._folders = WorkFolders(work_root, clock)
         self._pipes = Pipes()
         self._base_env = inherited_variables()
@@ -145,25 +158,73 @@ class ShellExecutor(StepExecutor):
         await super().close()
         self._pipes.close()
 
-    def _take_folder(self) -> WorkFolder:
-        return self._folders.take()
+    def _take_folder(self, spec: JobSpec) -> WorkFolder:
+        walls = self._walls
+        if walls is None or not any(walls.needs_room(spec, step) for step in spec.steps):
+            return self._folders.take()
+        return RoomFolder(walls.rooms.take())
 
     def _give_back(self, folder: WorkFolder) -> None:
-        self._folders.give_back(folder)
+        if isinstance(folder, RoomFolder):
+            assert self._walls is not None
+            remove = partial(self._walls.rooms.remove, folder.room)
+            asyncio.get_running_loop().run_in_executor(None, remove)
+        else:
+            self._folders.give_back(folder)
 
     def _variables(self, assignment: Assignment, folder: WorkFolder) -> Mapping[str, str]:
         return attempt_variables(self._base_env, assignment, folder.output, folder.progress)
 
     def _begin(self, attempt: Attempt, number: int, step: Step) -> RunningStep:
-        command = command_of(step, number, attempt.folder)
+        spec, walls = attempt.assignment.spec, self._walls
+        if walls is None:
+            return self._as_process(attempt, number, step, None)
+        tag = f"{attempt.fence.run}-{attempt.fence.attempt}-{number}"
+        if isinstance(attempt.folder, RoomFolder) and walls.needs_room(spec, step):
+            enclosed = walls.enclose(spec, step, attempt.folder.room, tag)
+            running = self._behind(enclosed, attempt, number, step)
+        else:
+            confinement = walls.confinement(spec, step, tag)
+            running = self._as_process(attempt, number, step, confinement)
+        limit = walls.limits(spec, step).disk
+        if limit is None:
+            return running
+        limited = DiskLimited(running.process, attempt.folder.measured, limit, self._clock)
+        return replace(running, process=limited)
+
+    def _as_process(
+        self, attempt: Attempt, number: int, step: Step, confinement: Confinement | None
+    ) -> _RunningProcess:
+        folder = attempt.folder
+        command = command_of(step, partial(folder.write_script, number))
         stdout, stderr = self._pipes.open(attempt.open_sink, number)
         process = self._spawner.spawn(
             command,
             env=step_variables(attempt.env, step),
-            cwd=attempt.assignment.spec.path or str(attempt.folder.path),
+            cwd=attempt.assignment.spec.path or str(folder.path),
             stdout=stdout.writer,
             stderr=stderr.writer,
+            confinement=confinement,
         )
+        return _RunningProcess(process, stdout, stderr)
+
+    def _behind(
+        self, enclosed: Enclosed, attempt: Attempt, number: int, step: Step
+    ) -> _RunningProcess:
+        """Start a step behind a wall."""
+        command = command_of(step, enclosed.write_script, hides_scripts=enclosed.hides_scripts)
+        variables = {**self._base_env, **enclosed.variables}
+        attempt_env = attempt_variables(
+            variables, attempt.assignment, enclosed.output, enclosed.progress
+        )
+        stdout, stderr = self._pipes.open(attempt.open_sink, number)
+        output = Output(stdout.writer, stderr.writer, stderr.latest_line)
+        try:
+            process = enclosed.start(command, step_variables(attempt_env, step), output)
+        except OSError:
+            stdout.discard()
+            stderr.discard()
+            raise
         return _RunningProcess(process, stdout, stderr)
 
 

@@ -20,7 +20,7 @@ import structlog
 from rota.domain.output import Stream
 from rota.domain.retry import backoff
 from rota.domain.run import AttemptResult
-from rota.domain.spec import Step, StepCondition
+from rota.domain.spec import JobSpec, Step, StepCondition
 from rota.executors.work_folder import WorkFolder, parse_progress
 from rota.ports.clock import Clock
 from rota.ports.executor import (
@@ -134,7 +134,7 @@ class StepExecutor(ABC):
         self._progress = asyncio.get_running_loop().create_task(self._watch_progress())
 
     @abstractmethod
-    def _take_folder(self) -> WorkFolder:
+    def _take_folder(self, spec: JobSpec) -> WorkFolder:
         """Return an empty folder to work in, or raise `OSError`."""
 
     @abstractmethod
@@ -192,7 +192,7 @@ class StepExecutor(ABC):
         self._reports.ended([outcome])
 
     def _prepare(self, assignment: Assignment) -> Attempt:
-        folder = self._take_folder()
+        folder = self._take_folder(assignment.spec)
         now, started_at = self._clock.monotonic(), self._reports.store_micros()
         seconds = assignment.seconds_allowed(started_at)
         return Attempt(
@@ -383,14 +383,23 @@ def _is_wanted(step: Step, attempt: Attempt) -> bool:
             return attempt.result is AttemptResult.FAILED
 
 
+_CAUSES: Mapping[str, str] = {
+    "oom": "it used more memory than it may",
+    "processes": "it started more processes than it may",
+    "disk": "it filled more disk than it may",
+}
+
+
 def _words(ending: Exit, result: AttemptResult) -> str:
     if ending.error:
         return ending.error
     if result is not AttemptResult.FAILED:
         return result.lower().replace("_", " ")
+    how = f"exit {ending.status}"
     if ending.signal is not None:
-        return f"killed by signal {ending.signal} ({_signal_name(ending.signal)})"
-    return f"exit {ending.status}"
+        how = f"killed by signal {ending.signal} ({_signal_name(ending.signal)})"
+    cause = _CAUSES.get(ending.cause, ending.cause)
+    return f"{cause} ({how})" if cause else how
 
 
 def _signal_name(number: int) -> str:

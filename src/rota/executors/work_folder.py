@@ -8,9 +8,8 @@ import itertools
 import json
 import os
 import select
-import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from rota.domain.output import Stream
 from rota.domain.run import why_not_portable
 from rota.ports.clock import Clock
 from rota.ports.executor import OutputSink
+from rota.walls.rooms import Room, remove_tree
 
 _MAX_OUTPUTS = 1024 * 1024
 _PROGRESS_TAIL = 4096
@@ -39,7 +39,7 @@ class WorkFolders:
         self._clock = clock
         self._free: list[WorkFolder] = []
         self._numbers = itertools.count(1)
-        shutil.rmtree(root, ignore_errors=True)  # left behind by a worker that was killed
+        remove_tree(root)  # left behind by a worker that was killed
         root.mkdir(parents=True, mode=_MODE)
 
     def take(self) -> WorkFolder:
@@ -88,6 +88,7 @@ class WorkFolder:
         self._beside = (str(self.output), str(self.progress))
         self._scripts: list[Path] = []
         self._found_empty: FoundEmpty | None = None
+        self._writers: Collection[int] | None = None  # users whose files count; None: all
 
     def is_like_new(self, now: float) -> bool:
         """Return whether nothing was left behind."""
@@ -107,16 +108,21 @@ class WorkFolder:
             self._found_empty = FoundEmpty(status.st_ctime_ns, now)
         return is_empty
 
-    def write_script(self, step: int, suffix: str, text: str) -> Path:
+    @property
+    def measured(self) -> Path:
+        """Return the folder that counts for a limit of disk."""
+        return self.path
+
+    def write_script(self, step: int, suffix: str, text: str) -> str:
         """Write the script of a step to a file that its interpreter can read."""
         path = self.path.with_name(f"{self.path.name}.step{step}{suffix}")
         path.write_text(text, "utf-8")
         path.chmod(_MODE)
         self._scripts.append(path)
-        return path
+        return str(path)
 
     def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove_tree(self.path)
         for path in (self.output, self.progress, *self._scripts):
             with suppress(OSError):
                 path.unlink()
@@ -124,7 +130,7 @@ class WorkFolder:
     def read_outputs(self) -> tuple[Any, str]:
         """Read $ROTA_OUTPUT; return its value, and a complaint if it is not usable."""
         try:
-            data = _read_regular(self.output, _MAX_OUTPUTS + 1)
+            data = _read_regular(self.output, _MAX_OUTPUTS + 1, self._writers)
         except FileNotFoundError:
             return None, ""
         except OSError as error:
@@ -141,19 +147,41 @@ class WorkFolder:
     def read_progress(self) -> str:
         """Return the last line that the job wrote to $ROTA_PROGRESS; "" if there is none."""
         try:
-            data = _read_regular(self.progress, _PROGRESS_TAIL, from_end=True)
+            data = _read_regular(self.progress, _PROGRESS_TAIL, self._writers, from_end=True)
         except OSError:
             return ""
         return data.decode(errors="replace").strip().rsplit("\n", 1)[-1]
 
 
-def _read_regular(path: Path, limit: int, *, from_end: bool = False) -> bytes:
-    """Read at most `limit` bytes of a regular file: a job may leave a pipe or a link instead."""
+class RoomFolder(WorkFolder):
+    """Folder of an attempt with steps that are somebody else, or see nothing else."""
+
+    def __init__(self, room: Room) -> None:
+        super().__init__(room.top, room.job.name)
+        self.room = room
+        self.output = room.told / "output"
+        self.progress = room.told / "progress"
+        self._writers = room.users
+
+    @property
+    def measured(self) -> Path:
+        return self.room.top
+
+
+def _read_regular(
+    path: Path, limit: int, writers: Collection[int] | None, *, from_end: bool = False
+) -> bytes:
+    """Read at most `limit` bytes of a regular file: a job may leave a pipe or a link instead.
+
+    A link to the file of another user has that user's number: it is not among the writers.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a plain file")
+        if writers is not None and status.st_uid not in writers:
+            raise OSError(errno.EPERM, "it is the file of another user")
         if from_end:
             file.seek(max(status.st_size - limit, 0))
         return file.read(limit)
@@ -290,6 +318,14 @@ class Pipe:
     @property
     def last_line(self) -> str:
         return last_line_of(self._end)
+
+    def latest_line(self) -> str:
+        """Return the last line of all that was printed by now."""
+        if not self._is_closing:
+            with suppress(BlockingIOError):
+                while data := os.read(self._reader, _READ_SIZE):
+                    self._take(data)
+        return self.last_line
 
     async def _read_on(self, sink: OutputSink) -> None:
         await sink.drained()

@@ -9,7 +9,10 @@ from functools import partial
 from typing import NoReturn
 
 from rota.guardian import linux, loop, namespace, processes
+from rota.guardian.cgroups import Cgroups, sweep
+from rota.guardian.keeper import KeeperProcess
 from rota.guardian.linux import hold
+from rota.guardian.namespace import Mode
 from rota.guardian.options import Options, Over, parse
 
 _STANDARD_ERROR = 2
@@ -27,16 +30,25 @@ def main() -> int:
 
 def _guard(options: Options) -> NoReturn:
     mode = namespace.choose(options.namespace)
-    namespace.prepare(mode)
-    run = partial(loop.run, options, mode)
-    pid, kill_switch = namespace.fork_inner(run)
+    linux.set_name("rota-outer")
+    if options.name:
+        sweep(options.name)
+    cgroups = Cgroups(options.name)
+    keeper = KeeperProcess(cgroups, is_namespace=mode is not Mode.SUBREAPER)
     try:
+        namespace.prepare(mode)
+        run = partial(loop.run, options, mode, cgroups, keeper.line)
+        pid, kill_switch = namespace.fork_inner(run)
+        keeper.watch(pid)
         if options.parent_fd is not None:
             # A launcher that died before this call is not noticed by it, but by its pipe.
             linux.die_with_parent()
-        namespace.Watch(pid, kill_switch, options.parent_fd).run()
+        namespace.Watch(pid, kill_switch, options.parent_fd, keeper).run()
     finally:
-        processes.kill_all()
+        keeper.dismiss()
+        processes.kill_all(spared=keeper.pid)
+        keeper.leave()
+        cgroups.remove()
 
 
 def _tidy_descriptors() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import signal
 import time
 from collections.abc import Iterable
@@ -13,10 +14,13 @@ CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_SLAVE = 0x2, 0x4, 0x8, 0x4000, 0x80000
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _TFD_TIMER_ABSTIME = 1
+_CLONE_INTO_CGROUP = 1 << 33
+_SYS_CLONE3 = 435  # of every architecture
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc_under_lock = ctypes.PyDLL(None, use_errno=True)  # keeps Python's lock over the call
 _libc.mount.argtypes = [ctypes.c_char_p] * 3 + [ctypes.c_ulong, ctypes.c_char_p]
 _libc.prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
 
@@ -33,6 +37,11 @@ def boottime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def pause(seconds: float) -> None:
+    """Waits, where nothing can be waited for."""
+    select.select((), (), (), seconds)
+
+
 def become_subreaper() -> None:
     """Orphaned descendants become children of this process from now on."""
     _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "PR_SET_CHILD_SUBREAPER")
@@ -41,6 +50,49 @@ def become_subreaper() -> None:
 def die_with_parent() -> None:
     """The kernel kills this process when its parent ends; a parent already gone is not noticed."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "PR_SET_PDEATHSIG")
+
+
+def gain_nothing_by_exec() -> None:
+    """Setuid programs and file capabilities give this process, and all it starts, nothing more."""
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "PR_SET_NO_NEW_PRIVS")
+
+
+def set_name(name: str) -> None:
+    """Shows people what this process is, where its command line does not say it."""
+    with open("/proc/self/comm", "w") as file:
+        file.write(name)
+
+
+class _CloneArguments(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_uint64)
+        for name in (
+            "flags",
+            "pidfd",
+            "child_tid",
+            "parent_tid",
+            "exit_signal",
+            "stack",
+            "stack_size",
+            "tls",
+            "set_tid",
+            "set_tid_size",
+            "cgroup",
+        )
+    ]
+
+
+def fork_into(group: int) -> int:
+    """Forks into the control group (version 2) of this descriptor.
+
+    To enter one after the fork makes the kernel wait until every processor has passed a quiet
+    state: 6 to 10 ms. Neither the C library nor Python hears of this fork: only for a process of
+    a single thread, and a child that executes a program soon.
+    """
+    arguments = _CloneArguments(flags=_CLONE_INTO_CGROUP, exit_signal=signal.SIGCHLD, cgroup=group)
+    size = ctypes.c_size_t(ctypes.sizeof(arguments))
+    number = ctypes.c_long(_SYS_CLONE3)
+    return _check(_libc_under_lock.syscall(number, ctypes.byref(arguments), size), "clone3")
 
 
 def unshare(flags: int) -> None:

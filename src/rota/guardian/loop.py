@@ -8,29 +8,38 @@ import os
 import select
 import signal
 import sys
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import NoReturn
 
-from rota.guardian import messages, namespace, processes
+from rota.guardian import linux, messages, namespace, processes
+from rota.guardian.cgroups import Cgroups
 from rota.guardian.channel import Channel, Closed, socket_pair
+from rota.guardian.keeper import Line
 from rota.guardian.linux import BoottimeTimer, SignalPipe, boottime
-from rota.guardian.messages import Bad, Hello, Kill, Lease, Request, Signal, Spawn
+from rota.guardian.messages import Bad, Hello, Kill, Lease, Limits, Message, Request, Signal, Spawn
 from rota.guardian.namespace import Mode
 from rota.guardian.options import ExitCode, Options, Over
-from rota.guardian.spawn import Command, Refused, Spawner
+from rota.guardian.spawn import Command, Refused, Spawner, refusal_of
 from rota.guardian.trees import Tree, Trees
 
-_CHANNEL_FD, _KILL_FD = 3, 4  # as the worker sees them
+_CHANNEL_FD, _KILL_FD, _KEEPER_FD = 3, 4, 5  # as the worker sees them
 _OUT_OF_THE_WAY = 10
 
 
-def run(options: Options, mode: Mode, lifeline: int, kill_switch: int) -> ExitCode:
+def run(
+    options: Options, mode: Mode, cgroups: Cgroups, keeper: Line, lifeline: int, kill_switch: int
+) -> ExitCode:
     """Never raises: the process ends with what this returns."""
     try:
+        linux.set_name("rota-inner")
         namespace.enter(mode)
-        spawner = Spawner()
-        worker, channel = _start_worker(spawner, options.worker_argv, kill_switch)
-        Guardian(worker, channel, spawner, mode).run(lifeline, options.stop_grace)
+        cgroups.enter()
+        spawner = Spawner(cgroups)
+        sockets = {_KILL_FD: kill_switch, _KEEPER_FD: keeper.worker_end.detach()}
+        worker, channel = _start_worker(spawner, options.worker_argv, sockets)
+        guardian = Guardian(worker, channel, spawner, mode, cgroups.offers, keeper)
+        guardian.run(lifeline, options.stop_grace)
     except Over as over:
         if mode is Mode.SUBREAPER:  # in a namespace the kernel does it better when this one ends
             processes.kill_all()
@@ -41,14 +50,16 @@ def run(options: Options, mode: Mode, lifeline: int, kill_switch: int) -> ExitCo
 
 
 def _start_worker(
-    spawner: Spawner, argv: tuple[str, ...], kill_switch: int
+    spawner: Spawner, argv: tuple[str, ...], descriptors: Mapping[int, int]
 ) -> tuple[Tree, Channel]:
     ours, theirs = socket_pair()
-    descriptors = {_CHANNEL_FD: _moved(theirs.detach()), _KILL_FD: _moved(kill_switch)}
+    descriptors = {_CHANNEL_FD: theirs.detach(), **descriptors}
+    descriptors = {number: _moved(fd) for number, fd in descriptors.items()}
     env = {
         **os.environ,
         "ROTA_GUARDIAN_FD": str(_CHANNEL_FD),
         "ROTA_GUARDIAN_KILL_FD": str(_KILL_FD),
+        "ROTA_KEEPER_FD": str(_KEEPER_FD),
     }
     try:
         worker = spawner.spawn("worker", Command(argv, env, os.getcwd(), descriptors))
@@ -74,7 +85,17 @@ _TRY_AGAIN_SECONDS = 0.02  # to kill what will not die, to send what the worker 
 class Guardian:
     """One thread, one loop; a turn never waits for anything but the next event."""
 
-    def __init__(self, worker: Tree, channel: Channel, spawner: Spawner, mode: Mode) -> None:
+    def __init__(
+        self,
+        worker: Tree,
+        channel: Channel,
+        spawner: Spawner,
+        mode: Mode,
+        limits: Mapping[str, str],
+        keeper: Line,
+    ) -> None:
+        self._limits = limits  # why each cannot be had; "" for one that can
+        self._keeper = keeper
         self._worker = worker
         self._channel = channel
         self._spawner = spawner
@@ -100,6 +121,7 @@ class Guardian:
             self._check_time()
             if self._channel.fileno() in ready:
                 self._listen()
+            self._trees.signal_waiting()
             self._report()
 
     def _patience(self) -> float | None:
@@ -159,6 +181,8 @@ class Guardian:
         match request:
             case Hello():
                 self._channel.send(messages.hello(self._mode, os.getpid()))
+            case Limits():
+                self._channel.send(messages.limits(self._limits))
             case Lease(deadline):
                 self._renew(deadline)
             case Spawn():
@@ -175,6 +199,7 @@ class Guardian:
     def _renew(self, deadline: float) -> None:
         self._check_time()  # too late is too late: a renewal cannot revive a lease
         self._deadline = deadline
+        self._keeper.renew(deadline)
         self._timer.set(deadline)
 
     def _spawn(self, request: Spawn) -> None:
@@ -194,5 +219,12 @@ class Guardian:
 
     def _report(self) -> None:
         for tree in self._trees.settle():
-            self._channel.send(messages.ended(tree))
+            self._channel.send(self._ended(tree))
         self._channel.flush()
+
+    def _ended(self, tree: Tree) -> Message:
+        tree.take_group_usage()
+        self._spawner.forget(tree)
+        if refusal := refusal_of(tree):
+            return messages.refused(tree.key, refusal.reason, refusal.number)
+        return messages.ended(tree)

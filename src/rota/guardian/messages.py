@@ -2,15 +2,21 @@
 
 Worker to guardian                                     Guardian to worker
   {"do": "hello"}                                        {"is": "hello", mode, pid}
+  {"do": "limits"}                                       {"is": "limits", offers}
   {"do": "lease", deadline}                              {"is": "error", error}
-  {"do": "spawn", key, argv, env, cwd, "fds": 2}         {"is": "refused", key, error, errno}
+  {"do": "spawn", key, argv, env, cwd, fds, confine?}    {"is": "refused", key, error, errno}
   {"do": "signal", key, signal}                          {"is": "ended", key, status, signal, cpu,
-  {"do": "kill", key}                                     max_rss, strays, at}
+  {"do": "kill", key}                                     max_rss, strays, at, cause}
 
 `deadline` and `at` are seconds of CLOCK_BOOTTIME, `cpu` is in seconds, `max_rss` in bytes and never
-below the guardian's own, which the kernel counts until the exec. The descriptors passed with a
-datagram, 253 at most, are taken in order, two (stdout, stderr) by each spawn. A bad object is
-answered with an error, or with a refusal where it names a key to spawn; its neighbours are obeyed.
+below the guardian's own, which the kernel counts until the exec. Descriptors passed with a
+datagram, 253 at most, are taken in order by each spawn: `fds` are their numbers in the new process,
+and 2 is short for [1, 2]. A bad object is answered with an error, or with a refusal where it names
+a key to spawn; its neighbours are obeyed.
+
+`confine`, all optional: {uid, gid, groups: [], limits: {cpu, memory, processes, open_files}, tag,
+signals: "tree" | "inside"}; `cpu` is in thousandths of a core. `offers` has for each limit why it
+cannot be had, "" if it can. `cause` is the limit that a tree ran into: "oom", "processes" or "".
 """
 
 from __future__ import annotations
@@ -18,16 +24,22 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from typing import TypeGuard
 
-from rota.guardian.spawn import Command
+from rota.guardian.spawn import Command, Confinement
 from rota.guardian.trees import Tree
 
 MAX_KEY_LENGTH = 256
 MAX_REASON_LENGTH = 1_000
-FDS_PER_SPAWN = 2
+MAX_TAG_LENGTH = 200
+STANDARD_FDS = 2  # as `fds`: standard output and error
+MAX_FD_NUMBER = 255  # in a new process
+LIMITS = ("cpu", "memory", "processes", "open_files")
+MAX_ID = (1 << 32) - 2  # of users and groups; the one above it stands for "none"
 LATEST_DEADLINE = 1e9  # seconds since boot, three decades: beyond it is a mistake
 
 Message = Mapping[str, object]
@@ -40,6 +52,11 @@ class Malformed(Exception):
 @dataclass(frozen=True, slots=True)
 class Hello:
     """Is anybody there? May be asked at any time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Which limits can be had?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +97,7 @@ class Bad:
     key: str | None  # of the spawn that it was meant to be; None when there is none to refuse
 
 
-Request = Hello | Lease | Spawn | Signal | Kill | Bad
+Request = Hello | Limits | Lease | Spawn | Signal | Kill | Bad
 
 
 def decode(datagram: bytes, fds: Iterable[int]) -> list[Request]:
@@ -108,6 +125,8 @@ def _understand(fields: Message, fds: Iterator[int]) -> Request:
     match fields.get("do"):
         case "hello":
             return Hello()
+        case "limits":
+            return Limits()
         case "lease":
             return Lease(_instant(fields.get("deadline")))
         case "spawn":
@@ -117,14 +136,12 @@ def _understand(fields: Message, fds: Iterator[int]) -> Request:
         case "kill":
             return Kill(_key(fields))
         case _:
-            raise Malformed("'do' is not one of hello, lease, spawn, signal, kill")
+            raise Malformed("'do' is not one of hello, limits, lease, spawn, signal, kill")
 
 
 def _spawn(fields: Message, fds: Iterator[int]) -> Spawn:
     # Taken first: a spawn that is refused must not leave its descriptors to the next one.
-    taken = tuple(islice(fds, FDS_PER_SPAWN))
-    if len(taken) != FDS_PER_SPAWN or fields.get("fds") != FDS_PER_SPAWN:
-        raise Malformed(f"a spawn takes {FDS_PER_SPAWN} descriptors, {len(taken)} arrived")
+    descriptors = _descriptors(fields.get("fds"), fds)
     argv, env, cwd = fields.get("argv"), fields.get("env"), fields.get("cwd")
     if not isinstance(argv, list) or not argv or not _is_all_text(argv):
         raise Malformed("argv is not an array of one or more strings")
@@ -132,8 +149,59 @@ def _spawn(fields: Message, fds: Iterator[int]) -> Spawn:
         raise Malformed("env is not an object of strings")
     if not isinstance(cwd, str):
         raise Malformed("cwd is not a string")
-    stdout, stderr = taken
-    return Spawn(_key(fields), Command(tuple(argv), env, cwd, {1: stdout, 2: stderr}))
+    confinement = _confinement(fields["confine"]) if "confine" in fields else None
+    return Spawn(_key(fields), Command(tuple(argv), env, cwd, descriptors, confinement))
+
+
+def _descriptors(numbers: object, fds: Iterator[int]) -> dict[int, int]:
+    count = len(numbers) if isinstance(numbers, list) else STANDARD_FDS
+    taken = tuple(islice(fds, count))
+    if len(taken) != count:
+        raise Malformed(f"the spawn takes {count} descriptors, {len(taken)} arrived")
+    if numbers == STANDARD_FDS:
+        return {1: taken[0], 2: taken[1]}
+    if not isinstance(numbers, list) or not all(_is_in(n, 0, MAX_FD_NUMBER) for n in numbers):
+        raise Malformed(f"fds is neither {STANDARD_FDS} nor an array of numbers below 256")
+    return dict(zip(numbers, taken, strict=True))
+
+
+def _confinement(fields: object) -> Confinement:
+    if not isinstance(fields, dict) or not fields.keys() <= _CONFINEMENT_FIELDS:
+        raise Malformed(f"confine is not an object of {', '.join(sorted(_CONFINEMENT_FIELDS))}")
+    uid, gid = _id(fields.get("uid"), "uid"), _id(fields.get("gid"), "gid")
+    if uid is not None and gid is None:
+        raise Malformed("confine has a uid and no gid: it would keep ours")
+    groups, signals = fields.get("groups", []), fields.get("signals", "tree")
+    if not isinstance(groups, list) or not all(_is_in(each, 0, MAX_ID) for each in groups):
+        raise Malformed("groups is not an array of ids")
+    if signals not in ("tree", "inside"):
+        raise Malformed("signals is neither 'tree' nor 'inside'")
+    tag = fields.get("tag", "")
+    if not isinstance(tag, str) or len(tag) > MAX_TAG_LENGTH:
+        raise Malformed(f"tag is not a string of at most {MAX_TAG_LENGTH} characters")
+    limits = _limits(fields.get("limits", {}))
+    return Confinement(uid, gid, tuple(groups), limits, signals == "inside", tag)
+
+
+_CONFINEMENT_FIELDS = {"uid", "gid", "groups", "limits", "signals", "tag"}
+
+
+def _id(value: object, name: str) -> int | None:
+    if value is None or _is_in(value, 0, MAX_ID):
+        return value
+    raise Malformed(f"{name} is not the id of a user or group")
+
+
+def _limits(fields: object) -> dict[str, int]:
+    if isinstance(fields, dict) and all(
+        name in LIMITS and _is_in(value, 1, sys.maxsize) for name, value in fields.items()
+    ):
+        return fields
+    raise Malformed(f"limits is not an object of numbers above 0 for {', '.join(LIMITS)}")
+
+
+def _is_in(value: object, least: int, most: int) -> TypeGuard[int]:
+    return type(value) is int and least <= value <= most
 
 
 def _key_to_refuse(fields: Message) -> str | None:
@@ -171,6 +239,10 @@ def hello(mode: str, pid: int) -> Message:
     return {"is": "hello", "mode": mode, "pid": pid}
 
 
+def limits(offers: Mapping[str, str]) -> Message:
+    return {"is": "limits", "offers": {"open_files": "", **offers}}
+
+
 def error(text: str) -> Message:
     return {"is": "error", "error": text}
 
@@ -193,4 +265,5 @@ def ended(tree: Tree) -> Message:
         "max_rss": tree.max_rss_bytes,
         "strays": len(tree.strays),
         "at": tree.ended_at,
+        "cause": tree.cause,
     }

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import NoReturn
 
 from rota.guardian import NamespaceWish, linux, processes
+from rota.guardian.keeper import KeeperProcess
 from rota.guardian.linux import SignalPipe
 from rota.guardian.options import ExitCode, Over
 
@@ -134,8 +135,11 @@ class Watch:
     kill it: pid 1 is immune to the signals of its own namespace.
     """
 
-    def __init__(self, inner: int, kill_switch: int, parent_fd: int | None) -> None:
+    def __init__(
+        self, inner: int, kill_switch: int, parent_fd: int | None, keeper: KeeperProcess
+    ) -> None:
         self._inner = inner
+        self._keeper = keeper
         self._kill_switch = kill_switch
         self._parent_fd = parent_fd
         self._signals = SignalPipe(SIGNALS)
@@ -169,6 +173,8 @@ class Watch:
         arrived = self._signals.take()
         if signal.SIGCHLD in arrived:
             self._check_inner()
+            if self._keeper.is_dead():
+                raise Over(ExitCode.GUARDIAN_DIED, "the keeper died: killed everything")
         if not arrived.isdisjoint({signal.SIGTERM, signal.SIGINT}):
             os.kill(self._inner, signal.SIGTERM)
 
@@ -177,6 +183,9 @@ class Watch:
         if pid != self._inner:
             return
         code = os.waitstatus_to_exitcode(wait_status)
+        if code < 0 and self._keeper.memory.is_over():
+            reason = "the lease ended, and nobody else noticed: the keeper killed everything"
+            raise Over(ExitCode.LEASE_ENDED, reason)
         if code < 0:
             reason = f"the inner process died by signal {-code}: killed everything"
             raise Over(ExitCode.GUARDIAN_DIED, reason)

@@ -19,6 +19,7 @@ class Options:
 
     namespace: NamespaceWish
     parent_fd: int | None  # read end of the launcher's pipe; None: live without a launcher
+    name: str  # of the worker on this machine: what its earlier guardians left is swept; "" = none
     stop_grace: timedelta  # from a request to stop until everything is killed
     worker_argv: tuple[str, ...]
 
@@ -29,13 +30,15 @@ def parse(argv: list[str]) -> Options:
     parser = argparse.ArgumentParser(prog="rota.guardian", usage=usage)
     parser.add_argument("--namespace", choices=get_args(NamespaceWish), default="auto")
     parser.add_argument("--parent-fd", type=_open_descriptor, metavar="N")
+    parser.add_argument("--name", default="")
     parser.add_argument("--stop-grace", type=float, metavar="SECONDS", default=10.0)
     end = argv.index("--") if "--" in argv else len(argv)
     options = parser.parse_args(argv[:end])
     if not argv[end + 1 :]:
         parser.error("the worker's command is missing after --")
     grace = timedelta(seconds=options.stop_grace)
-    return Options(options.namespace, options.parent_fd, grace, tuple(argv[end + 1 :]))
+    worker_argv = tuple(argv[end + 1 :])
+    return Options(options.namespace, options.parent_fd, options.name, grace, worker_argv)
 
 
 def _open_descriptor(text: str) -> int:
@@ -52,7 +55,9 @@ class ExitCode(IntEnum):
     CLEAN = 0  # the worker ended with 0, or all was stopped on request
     WORKER_DIED = 1  # the worker ended by a signal or with another status, unasked
     CANNOT_START = 69  # the required namespace or the worker's program cannot be had
-    GUARDIAN_DIED = 70  # the inner process failed, was killed, or the worker asked for that
+    GUARDIAN_DIED = (
+        70  # the inner process failed, or the keeper, was killed; or the worker asked for that
+    )
     LEASE_ENDED = 75  # the deadline passed without a renewal
     LAUNCHER_GONE = 76  # the other end of --parent-fd was closed
     WORKER_REFUSED = 77  # the worker ended with this very status: it would be refused again

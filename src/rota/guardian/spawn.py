@@ -1,20 +1,42 @@
-"""Starting a process: the right directory, descriptors, limits and signals, and nothing else."""
+"""Starting a process: the right directory, descriptors, limits and signals, and nothing else.
+
+Most are simply ours, and started by one call of the C library. One that is confined is forked, and
+confines itself before it executes its program: as another user, in control groups of its own. What
+goes wrong there is read from a pipe when the process has ended, so that nobody waits for it.
+"""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import resource
 import signal
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn
 
-from rota.guardian import processes
+from rota.guardian import linux, processes
+from rota.guardian.cgroups import Cgroups, Group
 from rota.guardian.trees import Tree
 
 _ALL_SIGNALS = tuple(signal.valid_signals())
 _HIGHEST_CORE_LIMIT = 1 << 60
 _LOWEST_CORE_LIMIT = 1 << 40
+_NOT_EXECUTED = 127
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What a process has less than we."""
+
+    uid: int | None = None  # None: ours; otherwise nothing it executes gains a privilege
+    gid: int | None = None  # None: ours
+    groups: tuple[int, ...] = ()  # supplementary, where there is a uid or gid
+    limits: Mapping[str, int] = field(default_factory=dict)  # cpu in thousandths, memory in bytes,
+    # processes, open_files
+    is_signalled_inside: bool = False  # signals but KILL are for deeper pid namespaces only
+    tag: str = ""  # for people who look at control groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +47,7 @@ class Command:
     env: Mapping[str, str]
     cwd: str
     descriptors: Mapping[int, int]  # number in the new process → ours; 1 and 2 default to ours
+    confinement: Confinement | None = None
 
 
 class Refused(Exception):
@@ -36,6 +59,12 @@ class Refused(Exception):
         self.reason = reason
 
 
+def refusal_of(tree: Tree) -> Refused | None:
+    """Reads why a process that has ended never executed its program; None: it did."""
+    number, _, reason = tree.take_report().partition(" ")
+    return Refused(int(number), reason) if number else None
+
+
 class Spawner:
     """Starts main processes, each with traits of its own that its descendants inherit.
 
@@ -43,33 +72,26 @@ class Spawner:
     Counting down never needs a privilege. The soft limit is zero: jobs leave no core files.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cgroups: Cgroups) -> None:
+        self._cgroups = cgroups
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._core_limit = _highest_core_limit()
         self._has_room = self._core_limit > _LOWEST_CORE_LIMIT
 
     def spawn(self, key: str, command: Command) -> Tree:
         """Raises `Refused` when the program cannot be executed."""
-        marker = os.urandom(8).hex()
+        marker = f"{self._cgroups.life}/{os.urandom(8).hex()}"
         self._core_limit -= self._has_room
         resource.setrlimit(resource.RLIMIT_CORE, (0, self._core_limit))
-        pid = self._execute(command, {**command.env, processes.MARKER_VARIABLE: marker})
-        traits = [processes.session(pid), processes.marker(marker)]
-        if self._has_room:
-            traits.append(processes.core_limit(self._core_limit))
-        return Tree(key, pid, tuple(traits))
+        env = {**command.env, processes.MARKER_VARIABLE: marker}
+        if command.confinement is not None:
+            return self._spawn_confined(key, command, command.confinement, env, marker)
+        pid = _execute(command, lambda: self._posix_spawn(command, env))
+        return Tree(key, pid, self._traits(pid, marker))
 
-    def _execute(self, command: Command, env: Mapping[str, str]) -> int:
-        try:
-            os.chdir(command.cwd)
-        except (OSError, ValueError) as error:
-            raise _refusal(f"enter the directory {command.cwd!r}", error) from error
-        try:
-            return self._posix_spawn(command, env)
-        except (OSError, ValueError) as error:
-            raise _refusal(f"execute {command.argv[0]!r}", error) from error
-        finally:
-            os.chdir("/")  # the guardian must not keep the file system of a job busy
+    def _traits(self, pid: int, marker: str) -> tuple[processes.Trait, ...]:
+        traits = (processes.session(pid), processes.marker(marker))
+        return (*traits, processes.core_limit(self._core_limit)) if self._has_room else traits
 
     def _posix_spawn(self, command: Command, env: Mapping[str, str]) -> int:
         descriptors = {0: self._null, **command.descriptors}
@@ -82,6 +104,139 @@ class Spawner:
             setsigmask=(),
             setsigdef=_ALL_SIGNALS,
         )
+
+    def _spawn_confined(
+        self,
+        key: str,
+        command: Command,
+        confinement: Confinement,
+        env: Mapping[str, str],
+        marker: str,
+    ) -> Tree:
+        group = self._group_for(confinement)
+        read, write = os.pipe2(os.O_CLOEXEC)
+        try:
+            child = _Child(command, confinement, group, env, self._null, write)
+            pid = _execute(command, child.fork)
+        except Refused:
+            os.close(read)
+            if group is not None:
+                self._cgroups.discard(group)
+            raise
+        finally:
+            os.close(write)
+        traits = self._traits(pid, marker)
+        if group is not None:
+            traits = (*traits, processes.group(group.name))
+        tree = Tree(key, pid, traits, group=group, report=read)
+        tree.is_signalled_inside = confinement.is_signalled_inside
+        return tree
+
+    def forget(self, tree: Tree) -> None:
+        """Removes what was made for a tree that is wholly gone."""
+        if tree.group is not None:
+            self._cgroups.discard(tree.group)
+
+    def _group_for(self, confinement: Confinement) -> Group | None:
+        try:
+            return self._cgroups.make(confinement.limits, confinement.tag)
+        except OSError as error:
+            raise _refusal("limit what it may take", error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    """A process that confines itself, and then executes a program."""
+
+    command: Command
+    confinement: Confinement
+    group: Group | None
+    env: Mapping[str, str]
+    null: int
+    report: int  # write end of a pipe that closes when all went well
+
+    def fork(self) -> int:
+        program = _find_program(self.command.argv[0], self.env)
+        # A signal before the exec would reach handlers that write into a pipe of the guardian.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL_SIGNALS)
+        try:
+            pid, is_in_tree = (os.fork(), False) if self.group is None else self.group.fork()
+            if pid == 0:
+                self._become(program, is_in_tree=is_in_tree)
+            return pid
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _become(self, program: str, *, is_in_tree: bool) -> NoReturn:
+        """Never returns, whatever happens: there is but one guardian."""
+        report, doing = self.report, "begin"
+        try:
+            descriptors = {0: self.null, **self.command.descriptors}
+            free = max(descriptors) + 1
+            report = fcntl.fcntl(report, fcntl.F_DUPFD_CLOEXEC, free)
+            os.setsid()
+            doing = "enter its control groups"
+            self._enter(is_in_tree=is_in_tree)
+            doing = "take its descriptors"
+            _take(descriptors, free)
+            doing = "limit its open files"
+            self._limit_files()
+            doing = f"become user {self.confinement.uid}"
+            self._drop()
+            doing = f"execute {self.command.argv[0]!r}"
+            _reset_signals()
+            os.execve(program, self.command.argv, self.env)  # noqa: S606 – no shell is wanted
+        except (OSError, ValueError) as error:
+            refusal = _refusal(doing, error)
+            os.write(report, f"{refusal.number} {refusal.reason}".encode(errors="replace"))
+        finally:
+            os._exit(_NOT_EXECUTED)
+
+    def _enter(self, *, is_in_tree: bool) -> None:
+        if self.group is not None:
+            self.group.enter(is_in_tree=is_in_tree)
+
+    def _limit_files(self) -> None:
+        if wanted := self.confinement.limits.get("open_files"):
+            _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+    def _drop(self) -> None:
+        uid, gid = self.confinement.uid, self.confinement.gid
+        if gid is not None:
+            os.setgroups(self.confinement.groups)
+            os.setresgid(gid, gid, gid)
+        if uid is not None:
+            os.setresuid(uid, uid, uid)
+            linux.gain_nothing_by_exec()
+
+
+def _take(descriptors: Mapping[int, int], free: int) -> None:
+    """Gives descriptors their numbers; first all get out of the way of one another."""
+    moved = {new: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, free) for new, fd in descriptors.items()}
+    for new, fd in moved.items():
+        os.dup2(fd, new, inheritable=True)
+
+
+def _reset_signals() -> None:
+    for number in _ALL_SIGNALS:
+        if signal.getsignal(number) not in (signal.SIG_DFL, None):
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _execute(command: Command, start: Callable[[], int]) -> int:
+    try:
+        os.chdir(command.cwd)
+    except (OSError, ValueError) as error:
+        raise _refusal(f"enter the directory {command.cwd!r}", error) from error
+    try:
+        return start()
+    except (OSError, ValueError) as error:
+        raise _refusal(f"execute {command.argv[0]!r}", error) from error
+    finally:
+        os.chdir("/")  # the guardian must not keep the file system of a job busy
 
 
 def _highest_core_limit() -> int:

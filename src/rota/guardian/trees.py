@@ -6,11 +6,16 @@ direct children, and to know the trees of the direct children is to know those o
 
 from __future__ import annotations
 
+import os
+import signal
 from dataclasses import dataclass, field
 from resource import struct_rusage
 
 from rota.guardian import processes
+from rota.guardian.cgroups import Group
 from rota.guardian.processes import Trait
+
+_LONGEST_REPORT = 4096
 
 
 @dataclass(slots=True, eq=False)
@@ -26,6 +31,11 @@ class Tree:
     max_rss_bytes: int = 0
     strays: set[int] = field(default_factory=set)  # left behind by a main process not killed here
     is_condemned: bool = False  # to be killed, whatever lives of it
+    group: Group | None = None  # of a confined one
+    report: int | None = None  # read end of a pipe: why a confined one was not executed
+    is_signalled_inside: bool = False  # signals but KILL are for deeper pid namespaces only
+    waiting: set[int] = field(default_factory=set)  # signals that nobody inside has noticed yet
+    cause: str = ""  # limit that it ran into
 
     @property
     def has_ended(self) -> bool:
@@ -34,6 +44,26 @@ class Tree:
     def add_usage(self, usage: struct_rusage) -> None:
         self.cpu_seconds += usage.ru_utime + usage.ru_stime
         self.max_rss_bytes = max(self.max_rss_bytes, usage.ru_maxrss * 1024)
+
+    def take_group_usage(self) -> None:
+        """Prefers what its group counted, which also knows of processes nobody waited for."""
+        if self.group is None:
+            return
+        usage = self.group.usage()
+        self.cause = usage.cause
+        if usage.cpu_seconds is not None:
+            self.cpu_seconds = usage.cpu_seconds
+        if usage.max_memory_bytes is not None:
+            self.max_rss_bytes = usage.max_memory_bytes
+
+    def take_report(self) -> str:
+        """What it wrote before it ended; only once, and only then, or it would be waited for."""
+        if self.report is None:
+            return ""
+        text = os.read(self.report, _LONGEST_REPORT).decode()
+        os.close(self.report)
+        self.report = None
+        return text
 
 
 class Trees:
@@ -50,11 +80,12 @@ class Trees:
         self._strays: dict[int, Tree] = {}
         self._suspects: dict[int, frozenset[Tree]] = {}
         self._unsettled: set[Tree] = set()
+        self._waiting: set[Tree] = set()  # with signals that nobody inside has noticed yet
 
     @property
     def is_settled(self) -> bool:
-        """False while processes that have to go are still there."""
-        return not self._unsettled
+        """False while processes have to go, or to be signalled, that are still there."""
+        return not self._unsettled and not self._waiting
 
     def __contains__(self, key: str) -> bool:
         return key in self._by_key
@@ -75,10 +106,26 @@ class Trees:
             self._unsettled.add(tree)
 
     def signal(self, key: str, number: int) -> None:
-        """Signals every process of the tree; a tree that is gone needs none."""
-        if tree := self._by_key.get(key):
+        """Signals the processes of the tree; a tree that is gone needs none."""
+        tree = self._by_key.get(key)
+        if tree is None:
+            return
+        if tree.is_signalled_inside and number != signal.SIGKILL:
+            tree.waiting.add(number)
+            self._waiting.add(tree)
+            self.signal_waiting()
+        else:
             self._find_strays()
             processes.signal_trees(self._tops(tree), number)
+
+    def signal_waiting(self) -> None:
+        """Signals what lives inside sandboxes: it may have to begin to live there first."""
+        for tree in list(self._waiting):
+            if not tree.has_ended:
+                noticed = [n for n in tree.waiting if processes.signal_inside([tree.pid], n)]
+                tree.waiting.difference_update(noticed)
+            if tree.has_ended or not tree.waiting:
+                self._waiting.discard(tree)
 
     def condemn(self, key: str) -> None:
         """Lets `settle` kill the tree, again and again until nothing of it is left."""
@@ -96,11 +143,13 @@ class Trees:
     def _clear(self, tree: Tree) -> bool:
         """Kills what is left of it; True when nothing was."""
         tops = self._tops(tree)
-        if not tops:
+        if not tops and (tree.group is None or tree.group.is_empty):
             self._remove(tree)
             return True
         if not tree.is_condemned:
             tree.strays.update(tops)
+        if tree.group is not None:
+            tree.group.kill()
         processes.kill_tops(tops)
         return False
 

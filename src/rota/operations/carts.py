@@ -148,11 +148,12 @@ async def _capacity(engine: Engine, jobs: Sequence[ItemJob]) -> tuple[int | None
     slots, unrunnable = 0, []
     for each in jobs:
         rules = rules_of(each.spec)
+        shape = shape_of(rules)
         able = [
             session
             for session in sessions
             if session.pool == rules.pool
-            and not unmet(shape_of(rules), session.labels, session.functions)
+            and not unmet(shape, session.labels, session.functions, offers=session.offered)
         ]
         slots = max(slots, sum(session.slots for session in able))
         if not able:

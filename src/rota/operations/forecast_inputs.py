@@ -285,4 +285,11 @@ def _takes_more(session: Session) -> bool:
 
 
 def _worker(session: Session) -> SimWorker:
-    return SimWorker(session.id, session.pool, session.capacity, session.labels, session.functions)
+    return SimWorker(
+        session.id,
+        session.pool,
+        session.capacity,
+        session.labels,
+        session.functions,
+        session.offered,
+    )

@@ -26,10 +26,12 @@ from rota.domain.jobfile.uses import (
 )
 from rota.domain.keys import Declaration, Limit, Quota, Resource
 from rota.domain.resources import Vector
+from rota.domain.walls import walls_of
 from rota.operations.calendars import PlannedCalendars
 from rota.operations.engine import Engine
 from rota.operations.limits import DeclarationChange, change_of
 from rota.operations.tenants import open_sessions
+from rota.operations.walls import without_walls
 from rota.ports.records import Declared, JobQuery, Session
 
 _MOST_MEANT = 1_000  # names that a wrong one is compared with
@@ -84,7 +86,9 @@ async def check_uses(
 
 async def _sessions(engine: Engine, file: JobFile) -> list[Session]:
     """Return the known workers, if any job demands something of them."""
-    is_asked = any(entry.needs or _takes_resources(entry) for entry in file.jobs)
+    is_asked = any(
+        entry.needs or _takes_resources(entry) or walls_of(entry.spec) for entry in file.jobs
+    )
     return await open_sessions(engine, _projects(file), alive_only=False) if is_asked else []
 
 
@@ -161,6 +165,8 @@ def _warnings(entry: JobEntry, known: Known, crew: Sequence[Session]) -> Iterato
         yield warning
     labels = [session.labels for session in crew]
     if needs and (warning := without_labels(needs, entry.spec.needs, pool, labels)):
+        yield warning
+    if warning := without_walls(entry, crew):
         yield warning
 
 

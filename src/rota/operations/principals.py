@@ -10,10 +10,13 @@ from typing import TypeAlias
 
 from rota.domain.access import INSTALLATION, Rights, Role
 from rota.domain.errors import Denied, Invalid, NotFound, Problem, quoted
+from rota.domain.spec import Isolation
+from rota.domain.walls import OfferKind
 from rota.operations.engine import Engine
 from rota.ports.projects import (
     AWAITED,
     Binding,
+    Pool,
     Principal,
     PrincipalKind,
     PrincipalRef,
@@ -128,8 +131,21 @@ async def advice(engine: Engine) -> list[Advice]:
     return [
         *await _about_tokens(engine),
         *await _about_jobs(engine),
+        *await _about_walls(engine),
         *await _about_pools(engine),
     ]
+
+
+async def _about_walls(engine: Engine) -> list[Advice]:
+    """Tell how jobs run that name no isolation."""
+    walls = await engine.store.wall_defaults()
+    if walls.isolation is Isolation.PROCESS:
+        message = "jobs that name none run as plain processes: they see what their worker sees"
+        action = "rota server defaults --isolation sandbox, once workers offer one"
+    else:
+        message = f"jobs that name none run in a {walls.isolation}, network {walls.network}"
+        action = ""
+    return [Advice("isolation", message, action, is_note=True)]
 
 
 async def _about_tokens(engine: Engine) -> list[Advice]:
@@ -182,14 +198,26 @@ def _them(names: list[str]) -> str:
 async def _about_pools(engine: Engine) -> list[Advice]:
     if len(await engine.store.projects(limit=2)) < 2:
         return []
+    engines = {
+        session.pool
+        for session in await engine.store.sessions(alive_only=True)
+        if f"{OfferKind.WALL}/{Isolation.CONTAINER}" in session.offered
+    }
     return [
-        Advice(
-            "pool",
-            f"{pool.name} is shared by {'all' if not pool.projects else len(pool.projects)}"
-            " projects: their jobs run on the same machines",
-            f"rota pool set {pool.name} --project NAME",
-            is_note=True,
-        )
+        _about_pool(pool, has_engine=pool.name in engines)
         for pool in await engine.store.pools()
-        if pool.workers and len(pool.projects) != 1
+        if pool.workers and pool.is_shared
     ]
+
+
+def _about_pool(pool: Pool, *, has_engine: bool) -> Advice:
+    users = len(pool.projects) or "all"
+    shared = f"{pool.name} is shared by {users} projects"
+    give = f"rota pool set {pool.name} --project NAME"
+    if pool.refuses_processes:
+        message = f"{shared}: their jobs run on the same machines, behind walls"
+        return Advice("pool", message, give, is_note=True)
+    message = f"{shared}, and plain processes may run there: they see one another's runs"
+    if has_engine:
+        message += ", and may use its workers' container engine"
+    return Advice("pool", message, f"rota pool set {pool.name} --private, or {give}")

@@ -19,7 +19,7 @@ from rota.domain.jobfile.projects import (
 )
 from rota.domain.jobfile.read import with_defaults
 from rota.domain.jobfile.text import Report
-from rota.domain.policy import Bounds, Policy, excess_of_priority
+from rota.domain.policy import Policy, excess_of_priority
 from rota.operations.engine import Engine
 from rota.ports.projects import NewProject, Pool, Project, ProjectFacts
 
@@ -173,9 +173,8 @@ class PlannedProjects:
         for entry in self.file.jobs:
             project = entry.spec.project
             facts = self.facts[project]
-            bounds = Bounds(facts.policy, facts.barred)
-            if not bounds.are_open:
-                for problem in problems_of_bounds(entry, bounds, shared[project]):
+            if not facts.bounds.are_open:
+                for problem in problems_of_bounds(entry, facts.bounds, shared[project]):
                     report.add(problem)
         report.raise_errors("the job file")
 
@@ -187,9 +186,9 @@ async def plan_projects(engine: Engine, file: JobFile) -> PlannedProjects:
     """
     facts = await facts_of(engine, file.projects)
     defaults = {name: each.defaults for name, each in facts.items()}
-    if any(defaults.values()):
-        # All of its jobs are read again, and leases are renewed on this loop.
-        file = await asyncio.to_thread(with_defaults, file, defaults)
+    walls = await engine.store.wall_defaults()
+    # All of its jobs may be read again, and leases are renewed on this loop.
+    file = await asyncio.to_thread(with_defaults, file, defaults, walls)
     return PlannedProjects(file, facts)
 
 
@@ -207,7 +206,7 @@ async def refuse_priority(engine: Engine, project: str, priority: int | None) ->
     if priority is None:
         return
     facts = await engine.store.project_facts([project])
-    policy = facts[project].policy if project in facts else Policy()
+    policy = facts[project].bounds.policy if project in facts else Policy()
     if excess := excess_of_priority(policy, priority):
         raise Invalid(
             f"the policy of project {project} does not allow it",
@@ -231,8 +230,20 @@ def no_such_pool(name: str) -> NotFound:
     )
 
 
-async def give_pool(engine: Engine, name: str, projects: Sequence[str], *, actor: str) -> Pool:
-    """Let only these projects use a pool; none: all may. It need not have workers yet."""
-    await engine.store.give_pool(name, projects, actor=actor)
+async def give_pool(
+    engine: Engine,
+    name: str,
+    projects: Sequence[str] | None,
+    *,
+    actor: str,
+    is_private: bool | None = None,
+) -> Pool:
+    """Let only these projects use a pool; none: all may. It need not have workers yet.
+
+    A private one keeps plain processes out while several projects may use it. What is None stays.
+    """
+    if projects is None and is_private is None:
+        raise Invalid("say who may use the pool, or whether it is private")
+    await engine.store.give_pool(name, projects, actor=actor, is_private=is_private)
     found = [pool for pool in await engine.store.pools() if pool.name == name]
     return found[0] if found else Pool(name, 0, ())

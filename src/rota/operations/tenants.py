@@ -14,6 +14,7 @@ from rota.domain.forecast.ahead import RunAhead
 from rota.domain.ids import RunId
 from rota.domain.order import group_of
 from rota.domain.simulation.report import Report, Saturation
+from rota.domain.walls import NAMED_BY_PEOPLE
 from rota.operations.engine import Engine
 from rota.operations.workers import ClusterStatus
 from rota.ports.forecasts import Reserved, ShareWeight
@@ -62,6 +63,25 @@ async def open_sessions(
 
 def seen_sessions(sight: Sight, sessions: Iterable[Session]) -> list[Session]:
     return [session for session in sessions if sight.sees_pool(session.pool)]
+
+
+async def seen_workers(engine: Engine, sight: Sight, sessions: Iterable[Session]) -> list[Session]:
+    """Return workers without those of others' pools.
+
+    Users, logins and mounts of a worker are named by its admin, perhaps after a project: they are
+    shown only where no other project uses the pool.
+    """
+    seen = seen_sessions(sight, sessions)
+    if sight.projects is None or not any(session.offers for session in seen):
+        return seen
+    pools = await engine.store.pools()
+    own = {it.name for it in pools if it.projects and sight.projects.issuperset(it.projects)}
+    return [each if each.pool in own else _without_names(each) for each in seen]
+
+
+def _without_names(session: Session) -> Session:
+    offers = tuple(offer for offer in session.offers if offer.kind not in NAMED_BY_PEOPLE)
+    return replace(session, offers=offers)
 
 
 def seen_weights(sight: Sight, weights: Iterable[ShareWeight]) -> list[ShareWeight]:

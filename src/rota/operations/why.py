@@ -32,6 +32,7 @@ from rota.operations.engine import Engine
 from rota.operations.forecasts import make_forecast
 from rota.operations.specs import stamp
 from rota.operations.tenants import EVERYTHING, Sight, seen_reservation
+from rota.operations.walls import lacks_of
 from rota.ports.forecasts import Place, Reserved
 from rota.ports.records import JobQuery, KeyUse, RunQuery, Session
 
@@ -117,6 +118,7 @@ def passed_gates(run: Run, keys: Collection[Key], held: Iterable[str]) -> tuple[
 
 
 _LOOK = "rota worker list"
+_LOOK_AT_ONE = "rota worker show NAME"  # which offers it has, and why not the others
 
 
 def worker_reason(run: Run, shape: str, sessions: Sequence[Session]) -> Reason:
@@ -126,7 +128,9 @@ def worker_reason(run: Run, shape: str, sessions: Sequence[Session]) -> Reason:
     crew = [session for session in present if session.pool == pool]
     if not crew:
         return Reason(Gate.WORKER, "it waits for a worker", action=_LOOK)
-    lacks = [unmet(shape, s.labels, s.functions, s.capacity) for s in crew]
+    lacks = [unmet(shape, s.labels, s.functions, s.capacity, s.offered) for s in crew]
+    if all(lacks) and demand_of(shape).offers:
+        return Reason(Gate.WORKER, _walls_missing(pool, shape, crew), action=_LOOK_AT_ONE)
     if all(lacks):
         missing = "; ".join(sorted({", ".join(each) for each in lacks}))
         message = f"none of the {len(crew)} workers of pool {pool} fits: missing {missing}"
@@ -136,6 +140,10 @@ def worker_reason(run: Run, shape: str, sessions: Sequence[Session]) -> Reason:
     if not taking:
         return _all_draining(sorted({session.worker for session in fitting}))
     return Reason(Gate.WORKER, _room(run, shape, taking), action="rota run list --active")
+
+
+def _walls_missing(pool: str, shape: str, crew: Sequence[Session]) -> str:
+    return f"no worker of pool {pool} could take it: {'; '.join(lacks_of(shape, crew))}"
 
 
 def no_worker(pool: str, served: Collection[str]) -> Reason:
@@ -179,8 +187,8 @@ async def see_run(engine: Engine, run: Run) -> Run:
     """Return a run in the state that people see."""
     if run.state is not RunState.QUEUED:
         return run
-    [seen] = await _seen(engine, [run], await engine.store.served_pools())
-    return seen
+    pools = await engine.store.seen_pools(run.project, run.pool)
+    return run if pools.is_served else see(run, pools.others)
 
 
 async def _seen(engine: Engine, runs: Sequence[Run], served: frozenset[str]) -> list[Run]:
@@ -276,6 +284,22 @@ async def job_obstacle(engine: Engine, run: Run, place: Place, reason: Reason) -
     found = await engine.store.runs(query)
     holders = await holders_of(engine, found[::-1])
     return Obstacle(reason, holders=tuple(holders), before=_before(place, reason))
+
+
+@explains(Gate.WORKER)
+async def wall_obstacle(engine: Engine, run: Run, place: Place, reason: Reason) -> Obstacle:
+    """Explain that no worker fits, where walls are asked for: what each misses, and why."""
+    if not demand_of(place.shape).offers:
+        return Obstacle(reason)
+    sessions = await engine.store.sessions(alive_only=True)
+    crew = [each for each in sessions if each.pool == run.pool and not each.stopping]
+    if (
+        any(not unmet(place.shape, s.labels, s.functions, s.capacity, s.offered) for s in crew)
+        or not crew
+    ):
+        return Obstacle(reason)  # it came a moment ago, or nobody is left
+    message = _walls_missing(run.pool, place.shape, crew)
+    return Obstacle(replace(reason, message=message, action=_LOOK_AT_ONE))
 
 
 @explains(Gate.AFTER)

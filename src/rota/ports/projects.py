@@ -9,7 +9,9 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from rota.domain.access import Role
-from rota.domain.policy import Policy
+from rota.domain.policy import Bounds, Policy
+from rota.domain.spec import Isolation, Network
+from rota.domain.walls import WallDefaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,7 @@ class ProjectFacts:
     """What decides about jobs of a project when they are applied."""
 
     defaults: Mapping[str, Any]
-    policy: Policy
-    barred: tuple[str, ...]  # pools that were given to other projects
+    bounds: Bounds
     version: int
 
 
@@ -55,6 +56,9 @@ class Pool:
     name: str
     workers: int  # that are connected now
     projects: tuple[str, ...]  # that alone may use it; empty: all
+    is_private: bool = False  # it keeps plain processes out while it is shared
+    is_shared: bool = False  # several projects may use it
+    refuses_processes: bool = False  # it is shared, and it or the store keeps them out
 
 
 class PrincipalKind(StrEnum):
@@ -154,11 +158,36 @@ class ProjectStore(Protocol):
         """List the pools that are known, by name."""
         ...
 
-    async def give_pool(self, pool: str, projects: Sequence[str], *, actor: str) -> None:
-        """Let only these projects use a pool; none: all may.
+    async def give_pool(
+        self,
+        pool: str,
+        projects: Sequence[str] | None,
+        *,
+        actor: str,
+        is_private: bool | None = None,
+    ) -> None:
+        """Let only these projects use a pool; none: all may. And keep processes out, if shared.
 
-        Jobs of other projects that name it start nothing more. `NotFound`: no such project.
+        What is None stays. Jobs that may not run there any more start nothing. `NotFound`: no such
+        project.
         """
+        ...
+
+    async def wall_defaults(self) -> WallDefaults:
+        """Return the walls of jobs that ask for none."""
+        ...
+
+    async def settle_walls(self, defaults: WallDefaults) -> WallDefaults:
+        """Write the walls of a new store down; return those that it has then.
+
+        A store that has some keeps them: one that is used by an earlier release has processes.
+        """
+        ...
+
+    async def change_walls(
+        self, isolation: Isolation | None, network: Network | None, *, actor: str
+    ) -> WallDefaults:
+        """Change the walls of jobs that ask for none, from their next apply on; None: stays."""
         ...
 
 

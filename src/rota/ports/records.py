@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -216,6 +216,11 @@ class Finished:
     claimed: WorkBatch = WorkBatch()
 
 
+def offered(offers: Iterable[Offer]) -> frozenset[str]:
+    """Return what a worker has of what it told, as `kind/name`."""
+    return frozenset(f"{offer.kind}/{offer.name}" for offer in offers if not offer.reason)
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """A live or past presence of a worker."""
@@ -250,6 +255,19 @@ class Session:
     def capacity(self) -> Mapping[str, int]:
         """Capacity of its worker, the slots too."""
         return capacity_of(self.slots, self.resources)
+
+    @property
+    def offered(self) -> frozenset[str]:
+        """What its worker has of what it told, as `kind/name`."""
+        return offered(self.offers)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPools:
+    """Pools as a run of a project is seen by: no worker may serve its own."""
+
+    is_served: bool  # the pool of the run
+    others: frozenset[str]  # with workers, and open to the project: named to help
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ from rota.ports.records import (
     Room,
     RunQuery,
     ScheduleMove,
+    SeenPools,
     Session,
     StoredCalendar,
     StoredChunk,
@@ -459,6 +460,10 @@ class SessionStore(Protocol):
 
     async def served_pools(self) -> frozenset[str]:
         """Return the pools that have workers which do not stop."""
+        ...
+
+    async def seen_pools(self, project: str, pool: str) -> SeenPools:
+        """Return whether a pool has workers that do not stop, and which others of a project do."""
         ...
 
     async def closed_pools(self, projects: Collection[str]) -> frozenset[str]:

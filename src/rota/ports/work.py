@@ -399,7 +399,7 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
 class Offer(msgspec.Struct, frozen=True, array_like=True):
     """Something that a worker tried at its start, and whether it has it."""
 
-    kind: str  # type, wall or capability
+    kind: str  # one of `rota.domain.walls.OfferKind`, or another that is only shown
     name: str
     reason: str = ""  # why it does not have it; "": it has it
 

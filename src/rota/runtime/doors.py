@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,6 +110,27 @@ def _is_every_address(host: str) -> bool:
         return False
 
 
+_FORK_SUPPORT = "GRPC_ENABLE_FORK_SUPPORT"
+
+
+@contextmanager
+def without_fork_handlers() -> Iterator[None]:
+    """Import gRPC so that it leaves alone the processes which this one starts.
+
+    Otherwise it starts its threads again in each of them, between fork and exec, where some crash:
+    the child then dies before its program begins. gRPC reads the variable when it is imported.
+    """
+    before = os.environ.get(_FORK_SUPPORT)
+    os.environ[_FORK_SUPPORT] = "false"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_FORK_SUPPORT]
+        else:
+            os.environ[_FORK_SUPPORT] = before
+
+
 if TYPE_CHECKING:
     from rota.link.grpc_server import WorkersService
     from rota.server.gateway.rpc.server import RpcServer, ServerTls
@@ -141,7 +163,7 @@ async def open_rpc(
     if not settings.grpc_listen or not (is_gateway or desk):
         yield None
         return
-    with needing_extra():
+    with needing_extra(), without_fork_handlers():
         from rota.link.grpc_server import WorkersService
         from rota.server.gateway.rpc.carts import CartsService
         from rota.server.gateway.rpc.scheduler import SchedulerService

@@ -23,6 +23,8 @@ from rota.clock import SystemClock
 from rota.domain.errors import Unavailable
 from rota.domain.ids import new_server_id
 from rota.domain.jobfile import JobFile, read_file
+from rota.domain.spec import Isolation
+from rota.domain.walls import NEW_CLUSTER, NEW_MACHINE, WallDefaults
 from rota.operations import definitions
 from rota.operations.engine import Engine
 from rota.ports.clock import Clock
@@ -141,6 +143,7 @@ class Running:
     login_url: str = ""  # "": people log in with a token
     new_key_ring: Path | None = None  # made at this start
     applied: tuple[definitions.Plan, ...] = ()
+    walls: WallDefaults = WallDefaults()  # of jobs that ask for none
 
 
 class Server:
@@ -195,6 +198,7 @@ class Server:
         await engine.store.bind_admin_groups(
             self._settings.oidc_issuer, frozenset(self._settings.oidc_admin_groups)
         )
+        walls = await engine.store.settle_walls(self._new_walls)
         plans = [
             await definitions.apply(engine, file, actor="rota up", is_admin=True)
             for file in job_files
@@ -213,7 +217,8 @@ class Server:
             services = [*self._services(engine, roles), app.state.tokens]
             loops = group.create_task(supervise(services, self._clock))
             answering = group.create_task(web.serve(listener))
-            running = Running(site, rpc.listen if rpc else "", applied=tuple(plans))
+            listen = rpc.listen if rpc else ""
+            running = Running(site, listen, applied=tuple(plans), walls=walls)
             on_ready.set_result(await self._introduced(engine, url, running))
             await self._stop.wait()
             log.info("server.stopping")
@@ -223,6 +228,15 @@ class Server:
             loops.cancel()
         with suppress(Unavailable):  # else the others wait for the end of its lease
             await roles.leave()
+
+    @property
+    def _new_walls(self) -> WallDefaults:
+        """Walls of jobs that ask for none, in a store that is new."""
+        match self._settings.default_isolation, self._machine:
+            case (Isolation.SANDBOX, _) | ("", None):
+                return NEW_CLUSTER
+            case _:
+                return NEW_MACHINE
 
     async def _introduced(self, engine: Engine, url: str, running: Running) -> Running:
         """Tell the user's programs where this server is; `url` is its address on this machine."""

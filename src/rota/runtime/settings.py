@@ -23,6 +23,8 @@ from rota.domain.quantities import format_duration, parse_duration
 from rota.domain.resources import SLOTS, format_amount, parse_amount
 from rota.guardian import NamespaceWish
 from rota.ports.work import MAX_LABELS, MAX_NAME
+from rota.runtime import walls
+from rota.runtime.walls import WallFields
 
 SQLITE = "sqlite:///"
 FILES = "file://"
@@ -42,7 +44,7 @@ class ServerRole(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(WallFields):
     """Every setting of this machine's Rota."""
 
     home: Path = Path(".rota")
@@ -52,6 +54,7 @@ class Settings:
     trusted_proxies: tuple[Network, ...] = ()
     store: str = field(default="", repr=False)
     store_pool: int = 6
+    default_isolation: str = ""
     blobs: str = field(default="", repr=False)
     queue: str = field(default="", repr=False)
     roles: tuple[ServerRole, ...] = tuple(ServerRole)
@@ -160,6 +163,9 @@ MEANINGS: Mapping[str, str] = {
     " forwarded headers tell the address of the client (default: none are believed)",
     "store": "the durable truth: sqlite:///PATH (default: in home) or postgresql://…",
     "store_pool": "PostgreSQL connections for the API; leases and firing have others",
+    "default_isolation": "isolation of jobs that name none, written into a store when it is made:"
+    " sandbox, with outbound network, or process (default: sandbox, in rota up process); later"
+    " rota server defaults changes it",
     "blobs": "output and files: file://PATH (default: in home), s3://, gs:// or az://BUCKET/PREFIX",
     "queue": "wake-ups between servers: nats://HOST[,HOST…] or postgresql://…, without a pooler;"
     " empty: the store itself",
@@ -208,6 +214,7 @@ MEANINGS: Mapping[str, str] = {
     "app": "MODULE:app whose Python functions the worker serves",
     "namespace": "process namespace of the guardian: auto, require or off",
     "stop_grace": "how long attempts may finish after a stop",
+    **walls.MEANINGS,
     "log_level": "debug, info, warning or error",
     "url": "server that the CLI and SDK talk to (default: the one of home)",
     "token": "token of the CLI and SDK (default: the one of home)",
@@ -479,6 +486,7 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "trusted_proxies": _networks,
     "store": _address("a store", SQLITE, *(f"{scheme}://" for scheme in POSTGRES_SCHEMES)),
     "store_pool": _number("connections", 1, 1_000),
+    "default_isolation": _choice("", "process", "sandbox"),
     "blobs": _address("a blob store", FILES, "s3://", "gs://", "az://"),
     "queue": _queue,
     "roles": _roles,
@@ -514,6 +522,12 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "app": _text,
     "namespace": _choice("auto", "require", "off"),
     "stop_grace": _duration,
+    "sandbox_binds": lambda raw: walls.binds(_listed(raw)),
+    "sandbox_uids": walls.uids,
+    "sandbox_networks": lambda raw: walls.networks(_listed(raw)),
+    "sandbox_network_host": walls.switch,
+    "run_as": _names,
+    "disk_floor": walls.size,
     "log_level": _choice("debug", "info", "warning", "error"),
     "url": _text,
     "token": _text,
@@ -527,6 +541,8 @@ def shown(name: str, value: Any) -> str:
     match value:
         case None:
             return ""
+        case _ if name in walls.MEANINGS:
+            return walls.shown(value)
         case timedelta():
             return format_duration(value)
         case tuple():

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import hashlib
 import json
 import os
 import signal
@@ -36,7 +37,7 @@ from rota.domain.errors import Conflict, Denied, Invalid, RotaError, Unavailable
 from rota.guardian import guardian_command
 from rota.guardian.options import ExitCode
 from rota.ports.clock import Clock
-from rota.runtime import supervision
+from rota.runtime import supervision, walls
 from rota.runtime.credentials import JOIN_VARIABLE, TOKEN_VARIABLE, CredentialFile, Joining
 from rota.runtime.home import check_home, secure_worker_folder, worker_folder, worker_socket
 from rota.runtime.settings import Settings
@@ -227,6 +228,7 @@ class GuardedWorker:
             self._worker_command(ended),
             namespace=self._settings.namespace,
             parent_fd=alive,
+            name=_name_on_this_machine(self._settings.name, folder),
             stop_grace=self._settings.stop_grace + _KILL_MARGIN,
         )
         try:
@@ -271,6 +273,7 @@ class GuardedWorker:
             "resources": json.dumps(dict(settings.resources or {})),
             "succeeds": ended_session,
             "launched_from": vantage(),
+            "walls": walls.as_option(settings.walls),
         }
         command += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
         command += [f"--server={server}" for server in settings.server]
@@ -297,6 +300,13 @@ class GuardedWorker:
         """Kill everything at once; its attempts are retried by the next worker."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
+
+
+def _name_on_this_machine(worker: str, folder: Path) -> str:
+    """Return a name that workers of the same name with other data folders do not have."""
+    status = folder.stat()
+    place = f"{status.st_dev}:{status.st_ino}".encode()
+    return f"{worker}-{hashlib.blake2b(place, digest_size=4).hexdigest()}"
 
 
 def _labels(settings: Settings) -> dict[str, str]:

@@ -23,6 +23,7 @@ from rota.domain.errors import RotaError
 from rota.domain.resources import UNIT
 from rota.domain.spec import JobType
 from rota.executors.shell import ShellExecutor
+from rota.guardian.namespace import Mode
 from rota.guardian.options import ExitCode
 from rota.ports.executor import Executor
 from rota.ports.work import Hello, Offer
@@ -36,7 +37,12 @@ from rota.runtime.credentials import (
 )
 from rota.runtime.home import worker_folder, worker_socket
 from rota.runtime.supervision import ungrouped_errors
+from rota.runtime.walls import as_option, from_option
 from rota.runtime.worker import is_final, leave_note, leave_refusal
+from rota.walls import disk
+from rota.walls.enclosing import Walls, WallSettings
+from rota.walls.probe import Prober
+from rota.walls.rooms import Rooms
 from rota.worker.attempts import Attempts
 from rota.worker.guard import Guard
 from rota.worker.session import SessionConfig, WorkerSession
@@ -165,20 +171,21 @@ class _Worker:
         self._guard = guard
         self._clock = SystemClock()
         self._attempts = Attempts(self._clock, OutputSpool(folder / "output"))
-        self._executors: dict[JobType, Executor] = {
-            JobType.SHELL: ShellExecutor(self._attempts, guard, self._clock, folder / "work")
-        }
+        self._executors: dict[JobType, Executor] = {}
         self._session: WorkerSession | None = None
 
     async def run(self, guard_mode: str) -> None:
         """Serve until told to stop."""
+        # Before there is a lease to renew: starting this takes a while, and starts processes.
+        self._guard.prolong(self._clock.monotonic() + _STARTING.total_seconds())
+        walls = await self._build_walls(guard_mode)
         functions = await self._serve_functions() if self._options.app else ()
         self._attempts.serve_with(self._executors)
         self._attempts.spool.open()
         self._session = session = WorkerSession(
             self._connect,
             self._attempts,
-            self._hello(functions, guard_mode),
+            self._hello(functions, guard_mode, walls),
             self._guard,
             self._clock,
             SessionConfig(stop_grace=timedelta(seconds=self._options.stop_grace)),
@@ -192,12 +199,37 @@ class _Worker:
                 self._attempts.spool, session.send_output, connection=lambda: session.connection
             )
             delivering = group.create_task(deliverer.run())
+            watching = group.create_task(self._watch_disk(session))
             gc.collect()
             gc.freeze()  # objects of the start stay: collecting them would only delay work
             await session.run()
             delivering.cancel()
+            watching.cancel()
         for executor in self._executors.values():
             await executor.close()
+
+    async def _watch_disk(self, session: WorkerSession) -> None:
+        """Take nothing new while there is too little space left."""
+        floor = from_option(self._options.walls).disk_floor
+        while True:
+            lack = disk.shortage(self._folder, floor)
+            if bool(lack) != bool(self._attempts.shortage):
+                log.warning("worker.short_of_disk" if lack else "worker.has_disk", reason=lack)
+                session.beat_now()
+            self._attempts.shortage = lack
+            await self._clock.sleep(disk.LOOK_EVERY)
+
+    async def _build_walls(self, guard_mode: str) -> tuple[Offer, ...]:
+        """Try which walls there are, and let commands be executed behind them."""
+        settings = from_option(self._options.walls)
+        may_mount = guard_mode == Mode.NAMESPACE
+        rooms = Rooms(self._folder / "rooms", settings.uids, may_mount=may_mount)
+        walls = Walls(settings, self._guard, rooms)
+        offers = await Prober(walls, self._guard).probe()
+        self._executors[JobType.SHELL] = ShellExecutor(
+            self._attempts, self._guard, self._clock, self._folder / "work", walls
+        )
+        return offers
 
     def _note(self, session: str) -> None:
         """Write the session note: without it, the next start waits for this lease to expire."""
@@ -211,11 +243,12 @@ class _Worker:
         from rota.executors.python import PythonExecutor
 
         python = PythonExecutor(self._attempts, self._guard, self._options.app)
-        self._guard.prolong(self._clock.monotonic() + _STARTING.total_seconds())
         self._executors[JobType.PYTHON] = python
         return await python.ready()
 
-    def _hello(self, functions: tuple[str, ...], guard_mode: str) -> Hello:
+    def _hello(
+        self, functions: tuple[str, ...], guard_mode: str, walls: tuple[Offer, ...]
+    ) -> Hello:
         return Hello(
             worker=self._options.worker_name,
             pool=self._options.pool,
@@ -226,21 +259,16 @@ class _Worker:
             guard_mode=guard_mode,
             version=__version__,
             succeeds=self._options.succeeds,
-            offers=offers(has_app=bool(self._options.app)),
+            offers=(*offers(has_app=bool(self._options.app)), *walls),
         )
 
 
-_NOT_YET = "this version has none yet"
-
-
 def offers(*, has_app: bool) -> tuple[Offer, ...]:
-    """Return what a worker of this version has, and why it does not have the rest."""
+    """Return the types of jobs that a worker executes, and why not the rest."""
     return (
         Offer("type", "shell"),
         Offer("type", "python", "" if has_app else "started without --app"),
-        Offer("wall", "process"),
-        Offer("wall", "sandbox", _NOT_YET),
-        Offer("wall", "container", _NOT_YET),
+        Offer("wall", "container", "this version has none yet"),
     )
 
 
@@ -259,6 +287,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--log-level", default="info")
     parser.add_argument("--succeeds", default="")
     parser.add_argument("--launched-from", required=True)
+    parser.add_argument("--walls", default=as_option(WallSettings()))
     return parser.parse_args()
 
 

@@ -78,7 +78,7 @@ from rota.api.plans import (
     Validation,
 )
 from rota.api.principals import Advice, Binding, Principal
-from rota.api.projects import Pool, Project, ProjectChange
+from rota.api.projects import Defaults, Pool, Project, ProjectChange
 from rota.api.runs import (
     FINAL_STATES,
     Attempt,
@@ -140,6 +140,7 @@ __all__ = [
     "CommandedCart",
     "Comparison",
     "DeclarationChange",
+    "Defaults",
     "Event",
     "Expected",
     "FailureGroup",

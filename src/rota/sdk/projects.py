@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rota.api.answers import Page
-from rota.api.projects import Pool, Project, ProjectChange
+from rota.api.projects import Defaults, Pool, Project, ProjectChange
 from rota.sdk.exchange import Call, get, patch, path_of, post, put
 from rota.sdk.verbs import Verb
 
@@ -70,15 +70,33 @@ def get_pool(name: str) -> Call[Pool]:
     return get(Pool, path_of("pools", name))
 
 
-def put_pool(name: str, projects: Sequence[str]) -> Call[Pool]:
-    """Let only these projects use a pool; none: all may."""
-    return put(Pool, path_of("pools", name), {"projects": list(projects)})
+def put_pool(
+    name: str, projects: Sequence[str] | None = None, *, private: bool | None = None
+) -> Call[Pool]:
+    """Let only these projects use a pool; none: all may. `private` keeps plain processes out while
+    several projects may use it. What is None stays."""
+    given = {"projects": None if projects is None else list(projects), "private": private}
+    document = {key: value for key, value in given.items() if value is not None}
+    return put(Pool, path_of("pools", name), document)
+
+
+def get_defaults() -> Call[Defaults]:
+    """Get the walls of jobs that name none."""
+    return get(Defaults, "/defaults")
+
+
+def change_defaults(*, isolation: str | None = None, network: str | None = None) -> Call[Defaults]:
+    """Change the walls of jobs that name none, from their next apply on; what is None stays."""
+    given = {"isolation": isolation, "network": network}
+    return patch(Defaults, "/defaults", {key: it for key, it in given.items() if it is not None})
 
 
 class ProjectVerbs:
+    change_defaults = Verb(change_defaults)
     change_project = Verb(change_project)
     create_project = Verb(create_project)
     delete_project = Verb(delete_project)
+    get_defaults = Verb(get_defaults)
     get_pool = Verb(get_pool)
     get_project = Verb(get_project)
     list_pools = Verb(list_pools)

@@ -19,7 +19,7 @@ from rota.store.keys import take_keys
 from rota.store.memory import capacity_in
 from rota.store.placement import Picked, Queue, Wanted, asks_for_resources, by_seq, pick, place
 from rota.store.releases import release_jobs
-from rota.store.rows import by_kind, from_json
+from rota.store.rows import by_kind, from_json, offered_from
 from rota.store.script import Row, Rows, Script, query
 from rota.store.tx import Tx
 from rota.store.waits import drop_late, too_late
@@ -157,7 +157,8 @@ def _fitting_shapes(session: Row, capacity: Vector) -> Script[list[str]]:
     """The demands that the worker could ever meet."""
     labels, functions = from_json(session["labels"]), set(from_json(session["functions"]))
     rows = yield query("shapes")
-    return [row["id"] for row in rows if not unmet(row["id"], labels, functions, capacity)]
+    offers = offered_from(session["offers"])
+    return [row["id"] for row in rows if not unmet(row["id"], labels, functions, capacity, offers)]
 
 
 def _with_keys(tx: Tx, picked: Picked) -> Script[Picked]:

@@ -22,7 +22,7 @@ from rota.domain.job import RunRules
 from rota.domain.keys import takes_keys
 from rota.domain.resources import Vector, capacity_of, plus, total
 from rota.domain.shape import demand_of, shape_of, unmet
-from rota.store.rows import from_json, rules_from, to_json
+from rota.store.rows import from_json, offered_from, rules_from, to_json
 from rota.store.script import Row, Rows, Script, query
 
 PoolShape: TypeAlias = tuple[str, str]  # a pool, and a shape that runs have in it
@@ -71,6 +71,7 @@ class _Worker:
     labels: Mapping[str, str]
     functions: frozenset[str]
     capacity: Vector
+    offers: frozenset[str]
 
 
 class Crews:
@@ -114,12 +115,13 @@ class Crews:
 
 def _least_lack(shape: str, crew: Sequence[_Worker]) -> list[str]:
     """The lacks of the worker that comes nearest."""
-    return min((unmet(shape, w.labels, w.functions, w.capacity) for w in crew), key=len)
+    return min((unmet(shape, w.labels, w.functions, w.capacity, w.offers) for w in crew), key=len)
 
 
 def _worker(row: Row) -> _Worker:
     functions = frozenset(from_json(row["functions"]))
-    return _Worker(from_json(row["labels"]), functions, capacity_in(row))
+    offers = offered_from(row["offers"])
+    return _Worker(from_json(row["labels"]), functions, capacity_in(row), offers)
 
 
 T = TypeVar("T")

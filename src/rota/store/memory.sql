@@ -41,6 +41,6 @@ WHERE session = ANY(:sessions) AND state IN ('CLAIMED', 'PROCESSING') GROUP BY s
 
 -- name: crew
 -- The workers that a pool has or had a moment ago, by what they can do.
-SELECT labels, functions, slots, resources FROM session WHERE pool = :pool AND alive = 1
-UNION SELECT labels, functions, slots, resources FROM session
+SELECT labels, functions, slots, resources, offers FROM session WHERE pool = :pool AND alive = 1
+UNION SELECT labels, functions, slots, resources, offers FROM session
 WHERE pool = :pool AND alive = 0 AND expires_at > :since AND expires_at - lease > :since;

@@ -20,7 +20,7 @@ from rota.domain.order import DEFAULT_EXPECTED_SECONDS, Chain, allot, cost_of, o
 from rota.domain.resources import ONE_SLOT, Vector, dominant_share, fits, minus, tighter_fit
 from rota.domain.shape import Occupied, Placement, Reservation, Verdict, demand_of, unmet
 from rota.store.memory import Look, capacity_in, times
-from rota.store.rows import by_kind, from_json, to_json
+from rota.store.rows import by_kind, from_json, offered_from, to_json
 from rota.store.script import Query, Row, Rows, Script, query
 from rota.store.tx import Tx
 
@@ -395,7 +395,8 @@ class _Neighbour:
 
     def could_take(self, shape: str) -> bool:
         labels, functions = from_json(self.worker["labels"]), from_json(self.worker["functions"])
-        return not unmet(shape, labels, functions, capacity_in(self.worker))
+        offers = offered_from(self.worker["offers"])
+        return not unmet(shape, labels, functions, capacity_in(self.worker), offers)
 
 
 @dataclass(slots=True)

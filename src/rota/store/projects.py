@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import msgspec
 
 from rota.domain.access import no_such_project
 from rota.domain.errors import Conflict, StaleTransition
 from rota.domain.ids import JobId, instant
-from rota.domain.policy import Bounds, Policy, barred_pools, is_within
-from rota.domain.spec import DEFAULT_PROJECT
+from rota.domain.policy import Bounds, Policy, PoolUse, is_within
+from rota.domain.spec import DEFAULT_PROJECT, Isolation, Network
+from rota.domain.walls import WallDefaults
 from rota.ports.projects import NewProject, Pool, Project, ProjectFacts
 from rota.store.gates import lock_gates
 from rota.store.releases import block_job
@@ -22,6 +26,7 @@ from rota.store.script import Many, Row, Script, lock, query
 from rota.store.tx import Tx
 
 _NO_BOUNDS = Bounds()
+_defaults_decoder = msgspec.json.Decoder(WallDefaults)
 _KEEPERS = ("job", "run", "cart", "template", "calendar", "declaration")
 _WORDS = {"template": "cart template", "declaration": "limit or resource"}
 
@@ -57,7 +62,7 @@ def _project(row: Row) -> Project:
 
 def _facts(row: Row) -> ProjectFacts:
     bounds = bounds_from(row["bounds"]) or _NO_BOUNDS
-    return ProjectFacts(from_json(row["defaults"]), bounds.policy, bounds.barred, row["version"])
+    return ProjectFacts(from_json(row["defaults"]), bounds, row["version"])
 
 
 def share_projects(names: Iterable[str]) -> Script[None]:
@@ -73,16 +78,17 @@ def share_projects(names: Iterable[str]) -> Script[None]:
 
 
 def add(tx: Tx, new: NewProject, *, actor: str) -> Script[Project]:
-    """Create a project."""
+    """Create a project. A second one makes pools shared, in which processes may not run."""
     # Whoever gives pools away has all projects locked, and must not miss this one.
-    yield lock("projects", names=[DEFAULT_PROJECT])
-    given = yield from _given()
-    bounds = Bounds(new.policy, barred_pools(given, new.name))
+    yield lock("every_project")
+    use = yield from _pool_use(more=1)
+    bounds = use.bounds(new.name, new.policy)
     made = yield query(
         "insert_project", bounds=bounds_to(bounds), actor=actor, now=tx.now, **_said(new)
     )
     if not made:
         raise (yield from _name_is_taken(new.name))
+    yield from _rebound(tx)
     tx.record_in(new.name, "project.created", [new.name], actor=actor)
     return (yield from _found(new.name))
 
@@ -117,8 +123,7 @@ def change(tx: Tx, changed: NewProject, *, expected_version: int, actor: str) ->
         yield Many("update_project", [(*values, expected_version)])
     except StaleTransition as error:
         raise _changed_meanwhile(name) from error
-    given = yield from _given()
-    bounds = Bounds(changed.policy, barred_pools(given, name))
+    bounds = (yield from _pool_use()).bounds(name, changed.policy)
     if bounds_to(bounds) != rows[0]["bounds"]:
         yield Many("set_bounds", [(bounds_to(bounds), name)])
         asked = yield query("rules_of_project", project=name)
@@ -160,16 +165,15 @@ def _stop_excess(tx: Tx, bounds: Mapping[str, Bounds], asked: Iterable[Row]) -> 
 
 def jobs_beyond(project: str, policy: Policy, limit: int) -> Script[list[str]]:
     """Jobs that ask for more than the project may by this policy."""
-    given = yield from _given()
-    bounds = Bounds(policy, barred_pools(given, project))
+    bounds = (yield from _pool_use()).bounds(project, policy)
     rows = () if bounds.are_open else (yield query("rules_of_project", project=project))
     asked = [rules_from(row["rules"]) for row in rows]
     return sorted(rules.name for rules in asked if not is_within(bounds, rules))[:limit]
 
 
 def delete(tx: Tx, name: str, *, actor: str) -> Script[bool]:
-    """Delete a project in which nothing lives."""
-    yield lock("projects", names=[name])
+    """Delete a project in which nothing lives. The last but one makes pools the other's own."""
+    yield lock("every_project")
     if not (yield query("existing_projects", names=[name])):
         return False
     if name == DEFAULT_PROJECT:
@@ -188,27 +192,99 @@ def delete(tx: Tx, name: str, *, actor: str) -> Script[bool]:
     yield query("revoke_tokens_of_project", name=name, now=tx.now)
     yield query("forget_quota", name=name)
     # Pools that only it had stay its own: without their rows they would be for all.
+    yield from _rebound(tx)
     tx.record_in(name, "project.deleted", [name], actor=actor)
     tx.effects.callers = True
     return True
 
 
 def pools() -> Script[list[Pool]]:
-    given = yield from _given()
+    use = yield from _pool_use()
     rows = yield query("known_pools")
-    return [Pool(row["name"], row["workers"], tuple(given.get(row["name"], ()))) for row in rows]
+    return [_pool(row, use) for row in rows]
 
 
-def _given() -> Script[dict[str, list[str]]]:
+def _pool(row: Row, use: PoolUse) -> Pool:
+    name = row["name"]
+    return Pool(
+        name,
+        row["workers"],
+        tuple(use.given.get(name, ())),
+        is_private=name in use.private,
+        is_shared=use.is_shared(name),
+        refuses_processes=use.refuses_processes(name),
+    )
+
+
+def _pool_use(more: int = 0) -> Script[PoolUse]:
+    """How pools are used; with so many `more` projects than there are."""
     given: dict[str, list[str]] = defaultdict(list)
     for row in (yield query("given_pools")):
         given[row["pool"]].append(row["project"])
-    return given
+    private = frozenset(row["pool"] for row in (yield query("private_pools")))
+    [count] = yield query("count_projects")
+    return PoolUse(given, private, count["projects"] + more, (yield from wall_defaults()))
 
 
-def give_pool(tx: Tx, pool: str, projects: Sequence[str], *, actor: str) -> Script[None]:
-    """Let only these projects use a pool, or all."""
+def wall_defaults() -> Script[WallDefaults]:
+    """Walls of jobs that ask for none; in a store that no server has used yet, processes."""
+    rows = yield query("wall_defaults")
+    return _defaults_decoder.decode(rows[0]["value"]) if rows else WallDefaults()
+
+
+def settle_walls(tx: Tx, defaults: WallDefaults) -> Script[WallDefaults]:
+    """Write the walls of a new store down; one that has them keeps its own, and they are told."""
+    if (yield query("wall_defaults")):
+        return (yield from wall_defaults())
     yield lock("every_project")
+    if (yield query("insert_wall_defaults", value=to_json(defaults))):
+        yield from _rebound(tx)
+        return defaults
+    return (yield from wall_defaults())
+
+
+def change_walls(
+    tx: Tx, isolation: Isolation | None, network: Network | None, *, actor: str
+) -> Script[WallDefaults]:
+    """Change the walls of jobs that ask for none, from their next apply on."""
+    yield lock("every_project")
+    before = yield from wall_defaults()
+    after = replace(
+        before,
+        isolation=before.isolation if isolation is None else isolation,
+        network=before.network if network is None else network,
+    )
+    if after != before:
+        yield Many("set_meta", [("walls", to_json(after))])
+        told = {"isolation": after.isolation, "network": after.network}
+        tx.record("walls.changed", [], actor=actor, **told)
+    return after
+
+
+def give_pool(
+    tx: Tx,
+    pool: str,
+    projects: Sequence[str] | None,
+    *,
+    actor: str,
+    is_private: bool | None = None,
+) -> Script[None]:
+    """Let only these projects use a pool, or all; and keep processes out of it while it is shared.
+
+    What is None stays.
+    """
+    yield lock("every_project")
+    if projects is not None:
+        yield from _give(pool, projects)
+    if is_private is not None:
+        yield query("close_pool" if is_private else "open_pool", pool=pool)
+    yield from _rebound(tx, pool)
+    use = yield from _pool_use()
+    told = {"projects": sorted(use.given.get(pool, ()))}
+    tx.record("pool.given", [pool], actor=actor, **told, private=pool in use.private)
+
+
+def _give(pool: str, projects: Sequence[str]) -> Script[None]:
     wanted = sorted(set(projects))
     found = (yield query("existing_projects", names=wanted)) if wanted else ()
     known = {row["name"] for row in found}
@@ -218,20 +294,23 @@ def give_pool(tx: Tx, pool: str, projects: Sequence[str], *, actor: str) -> Scri
     yield query("take_pool", pool=pool)
     if wanted:
         yield Many("give_pool", [(pool, project) for project in wanted])
-    yield from _rebound(tx, pool)
-    tx.record("pool.given", [pool], actor=actor, projects=wanted)
 
 
-def _rebound(tx: Tx, pool: str) -> Script[None]:
-    given = yield from _given()
+def _rebound(tx: Tx, pool: str | None = None) -> Script[None]:
+    """Write bounds anew after something about a pool changed; None: about projects."""
+    use = yield from _pool_use()
     new: dict[str, Bounds] = {}
     for row in (yield query("select_projects", after="", limit=1_000_000)):
-        old = bounds_from(row["bounds"])
-        policy = old.policy if old else Policy()
-        bounds = Bounds(policy, barred_pools(given, row["name"]))
-        if bounds != (old or _NO_BOUNDS):
+        old = bounds_from(row["bounds"]) or _NO_BOUNDS
+        bounds = use.bounds(row["name"], old.policy)
+        if bounds != old:
             new[row["name"]] = bounds
-    if new:
-        yield Many("set_bounds", [(bounds_to(bounds), name) for name, bounds in new.items()])
-        asked = yield query("rules_of_pool", pool=pool)
-        yield from _stop_excess(tx, new, asked)
+    if not new:
+        return
+    yield Many("set_bounds", [(bounds_to(bounds), name) for name, bounds in new.items()])
+    asked: list[Row] = []
+    if pool is not None:
+        asked += yield query("rules_of_pool", pool=pool)
+    for name in sorted(new) if pool is None else ():
+        asked += yield query("rules_of_project", project=name)
+    yield from _stop_excess(tx, new, asked)

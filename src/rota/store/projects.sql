@@ -83,9 +83,33 @@ DELETE FROM pool_project WHERE pool = :pool;
 -- many: pool text, project text
 INSERT INTO pool_project (pool, project) VALUES (:pool, :project);
 
+-- name: private_pools
+-- Pools that keep plain processes out while several projects may use them.
+SELECT pool FROM private_pool ORDER BY pool;
+
+-- name: close_pool
+-- Keep processes out of a pool while it is shared.
+INSERT INTO private_pool (pool) VALUES (:pool) ON CONFLICT (pool) DO NOTHING;
+
+-- name: open_pool
+-- A pool goes by the rule of the store.
+DELETE FROM private_pool WHERE pool = :pool;
+
+-- name: count_projects
+-- How many there are.
+SELECT count(*) AS projects FROM project WHERE deleted_at IS NULL;
+
+-- name: wall_defaults
+-- The walls of jobs that ask for none.
+SELECT value FROM meta WHERE key = 'walls';
+
+-- name: insert_wall_defaults
+-- The same, of a store that has none yet.
+INSERT INTO meta (key, value) VALUES ('walls', :value) ON CONFLICT (key) DO NOTHING RETURNING key;
+
 -- name: known_pools
 -- Pools that have or had workers, or were given away, with how many workers are connected.
 SELECT known.name, (SELECT count(*) FROM session WHERE session.pool = known.name AND session.alive = 1) AS workers
-FROM (SELECT name FROM pool UNION SELECT pool FROM pool_project
+FROM (SELECT name FROM pool UNION SELECT pool FROM pool_project UNION SELECT pool FROM private_pool
     UNION SELECT pool FROM session WHERE alive = 1) AS known
 ORDER BY known.name;

@@ -35,7 +35,7 @@ from rota.domain.shards import Server, Shard
 from rota.domain.spec import Delivery
 from rota.domain.states import RunState, seen_state
 from rota.ports.carts import Cart, Item
-from rota.ports.records import Event, Session, StoredCalendar, Token
+from rota.ports.records import Event, Session, StoredCalendar, Token, offered
 from rota.ports.work import Offer, StepOutcome
 from rota.store.script import Row
 
@@ -308,6 +308,12 @@ def calendar_from(row: Row) -> StoredCalendar:
         updated_by=row["updated_by"],
         updated_at=instant(row["updated_at"]),
     )
+
+
+@lru_cache(maxsize=1_000)
+def offered_from(text: str) -> frozenset[str]:
+    """Offers that a worker has, as `kind/name`, of all that it told."""
+    return offered(_offers_decoder.decode(text))
 
 
 def session_from(row: Row, held: int = 0, used: Vector | None = None) -> Session:

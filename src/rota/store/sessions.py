@@ -15,7 +15,7 @@ import structlog
 from rota.domain.errors import Denied, NotFound
 from rota.domain.ids import SessionId, instant, new_session_id
 from rota.domain.states import RunState
-from rota.ports.records import Heartbeat, Renewal, Session
+from rota.ports.records import Heartbeat, Renewal, SeenPools, Session
 from rota.ports.work import Fence, Hello, Start, StartAnswer
 from rota.store.ends import LEFT, MISLAID, UNTOLD, VANISHED, Loss, forget_lone_shapes, lose
 from rota.store.memory import used_by
@@ -300,6 +300,15 @@ def closed_pools(projects: Collection[str]) -> Script[frozenset[str]]:
     """The pools that none of these projects may use."""
     rows = yield query("closed_pools", projects=projects)
     return frozenset(row["pool"] for row in rows)
+
+
+def seen_pools_for_all(callers: Sequence[tuple[str, str]]) -> Script[list[SeenPools]]:
+    """For a project and pools of its runs: whether they have workers, and which others do."""
+    served = yield from served_pools()
+    closed: frozenset[str] = frozenset()
+    if not served.issuperset(pool for _, pool in callers):
+        closed = yield from closed_pools([callers[0][0]])
+    return [SeenPools(pool in served, served - closed) for _, pool in callers]
 
 
 def find(*, alive_only: bool) -> Script[list[Session]]:

@@ -32,6 +32,7 @@ from rota.ports.records import (
     Rearmed,
     Room,
     RunQuery,
+    SeenPools,
     Submitted,
     SubmittedRun,
     Token,
@@ -105,6 +106,7 @@ class SqlStore(Transactions):
         self._served_pools = Joining(
             self._look_together(session_scripts.served_pools_for_all), _MOST
         )
+        self._seen_pools = Joining(self._look_together(session_scripts.seen_pools_for_all), _MOST)
         self._found_tokens = Joining(self._find_token, _MOST)
         self._clock = Joining(self._look_at_clock, _MOST)
 
@@ -121,6 +123,7 @@ class SqlStore(Transactions):
             self._jobs_by_name.close(),
             self._runs_by_id.close(),
             self._served_pools.close(),
+            self._seen_pools.close(),
             self._found_tokens.close(),
             self._clock.close(),
         )
@@ -397,6 +400,9 @@ class SqlStore(Transactions):
     async def served_pools(self) -> frozenset[str]:
         return await self._served_pools.ask(None, None)
 
+    async def seen_pools(self, project: str, pool: str) -> SeenPools:
+        return await self._seen_pools.ask(project, (project, pool))
+
     # --- servers
 
     join = write(shard_scripts.join, Urgency.RENEW)
@@ -431,6 +437,9 @@ class SqlStore(Transactions):
     jobs_beyond = read(project_scripts.jobs_beyond)
     pools = read(project_scripts.pools)
     give_pool = write(project_scripts.give_pool)
+    wall_defaults = read(project_scripts.wall_defaults)
+    settle_walls = write(project_scripts.settle_walls)
+    change_walls = write(project_scripts.change_walls)
     inherit_roles = write(principal_scripts.inherit)
     principals = read(principal_scripts.find)
     disable_principal = write(principal_scripts.disable)

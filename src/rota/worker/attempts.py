@@ -92,6 +92,7 @@ class Attempts:
         self._received = 0  # items of work, in this stream
         self._store_time = StoreTime(instant(0), clock.monotonic())
         self._finishing: set[asyncio.Task[None]] = set()
+        self.shortage = ""  # what this machine lacks to take on more; "": nothing
         self.progress: dict[Fence, Progress] = {}
         self.has_news = asyncio.Event()  # an end waits to be reported
         self.has_enough = asyncio.Event()  # so many wait that none need wait any longer
@@ -108,10 +109,13 @@ class Attempts:
         self._store_time = StoreTime(instant(store_now), received_at)
 
     def beat(self, stream: int, *, stopping: bool = False) -> Beat:
-        """Build a beat: held attempts and the count of received work, of the same moment."""
+        """Build a beat: held attempts and the count of received work, of the same moment.
+
+        A machine that lacks something takes nothing new, as one that stops: all servers know that.
+        """
         return Beat(
             tuple(self._held),
-            stopping,
+            stopping or bool(self.shortage),
             self._received,
             stream,
             self.trouble,
@@ -126,7 +130,7 @@ class Attempts:
     @property
     def trouble(self) -> str:
         """Say what cannot be delivered, and for some minutes what was given up."""
-        told = (self._ends.trouble, self.spool.trouble, self._given_up.trouble)
+        told = (self.shortage, self._ends.trouble, self.spool.trouble, self._given_up.trouble)
         return "; ".join(filter(None, told))
 
     def _let_go_of_given_up(self) -> None:

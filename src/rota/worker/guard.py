@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from rota.ports.clock import Clock
-from rota.ports.executor import Exit
+from rota.ports.executor import Confinement, Exit
 
 _MAX_MESSAGE = 4 * 1024 * 1024
 _MAX_DESCRIPTORS = 32  # 16 spawns: the guardian reports nothing before a message is done
@@ -57,6 +57,7 @@ class Guard:
         self._most = _MAX_BATCH
         self._incoming = bytearray(_MAX_MESSAGE)
         self._hello: asyncio.Future[str] = self._loop.create_future()
+        self._limits: asyncio.Future[dict[str, str]] | None = None  # None: not asked for yet
         self.gone: asyncio.Future[None] = self._loop.create_future()  # done: the guardian ended
         self._loop.add_reader(connection.fileno(), self._receive)
 
@@ -66,6 +67,13 @@ class Guard:
             self._hello = self._loop.create_future()
         self.send({"do": "hello"})
         return await self._hello
+
+    async def limits(self) -> dict[str, str]:
+        """Return why each limit of a confinement cannot be had; "" for one that can."""
+        if self._limits is None:
+            self._limits = self._loop.create_future()
+            self.send({"do": "limits"})
+        return await asyncio.shield(self._limits)
 
     async def keep_watch(self, clock: Clock, silence: timedelta) -> None:
         """End everything if the guardian does not answer: it could not enforce a lease either."""
@@ -90,11 +98,12 @@ class Guard:
         cwd: str,
         stdout: int,
         stderr: int,
+        confinement: Confinement | None = None,
     ) -> GuardedProcess:
         key = str(next(self._keys))
         ended: asyncio.Future[Exit] = self._loop.create_future()
         self._processes[key] = ended
-        request = {
+        request: dict[str, Any] = {
             "do": "spawn",
             "key": key,
             "argv": list(argv),
@@ -102,7 +111,12 @@ class Guard:
             "cwd": cwd,
             "fds": _DESCRIPTORS_PER_SPAWN,
         }
-        self.send(request, (stdout, stderr))
+        descriptors: tuple[int, ...] = (stdout, stderr)
+        if confinement is not None:
+            request["fds"] = [1, 2, *confinement.descriptors]
+            request["confine"] = _confine(confinement)
+            descriptors = (stdout, stderr, *confinement.descriptors.values())
+        self.send(request, descriptors)
         return GuardedProcess(self, key, ended)
 
     def send(self, request: dict[str, Any], descriptors: tuple[int, ...] = ()) -> None:
@@ -144,7 +158,7 @@ class Guard:
         descriptors = 0
         for count, (_, own) in enumerate(self._outgoing):
             descriptors += len(own)
-            if descriptors > _MAX_DESCRIPTORS:
+            if descriptors > _MAX_DESCRIPTORS and count:
                 return count
         return len(self._outgoing)
 
@@ -181,8 +195,17 @@ class Guard:
             case "ended":
                 self._end(
                     message["key"],
-                    Exit(message["status"], message["signal"], message["cpu"], message["max_rss"]),
+                    Exit(
+                        message["status"],
+                        message["signal"],
+                        message["cpu"],
+                        message["max_rss"],
+                        cause=message["cause"],
+                    ),
                 )
+            case "limits":
+                if self._limits is not None and not self._limits.done():
+                    self._limits.set_result(message["offers"])
             case _:
                 pass  # error: nothing waits for it
 
@@ -190,6 +213,22 @@ class Guard:
         future = self._processes.pop(key, None)
         if future is not None and not future.done():
             future.set_result(ending)
+
+
+_LIMITS = ("cpu", "memory", "processes", "open_files")  # that the guardian enforces
+
+
+def _confine(confinement: Confinement) -> dict[str, Any]:
+    """Return the guardian's words for it."""
+    limits = {name: getattr(confinement.limits, name) for name in _LIMITS}
+    return {
+        "uid": confinement.user,
+        "gid": confinement.group,
+        "groups": list(confinement.groups),
+        "limits": {name: value for name, value in limits.items() if value is not None},
+        "signals": confinement.signals.value,
+        "tag": confinement.tag,
+    }
 
 
 def _encode(requests: list[dict[str, Any]]) -> bytes:

@@ -182,6 +182,10 @@ class WorkerSession:
         self._stopping.set()
         self._beat_now.set()
 
+    def beat_now(self) -> None:
+        """Tell the server at once how the worker is."""
+        self._beat_now.set()
+
     @property
     def link(self) -> WorkerLink:
         """Return the current connection; raise `Unavailable` while it is broken."""

@@ -300,7 +300,10 @@ class TestPools:
 
         assert await scene.state(run) is RunState.QUEUED
         facts = await scene.store.project_facts(["default", "shop"])
-        assert {name: each.barred for name, each in facts.items()} == {"default": (), "shop": ()}
+        assert {name: each.bounds.barred for name, each in facts.items()} == {
+            "default": (),
+            "shop": (),
+        }
 
     async def test_a_new_project_may_not_use_pools_of_others(self, scene: Scene) -> None:
         await scene.project("shop")
@@ -309,7 +312,7 @@ class TestPools:
         await scene.project("ops", Policy(priority=5))
 
         facts = await scene.store.project_facts(["ops"])
-        assert (facts["ops"].barred, facts["ops"].policy.priority) == (("gpu",), 5)
+        assert (facts["ops"].bounds.barred, facts["ops"].bounds.policy.priority) == (("gpu",), 5)
 
     async def test_policy_and_pools_are_kept_apart(self, scene: Scene) -> None:
         await scene.project("shop")
@@ -319,7 +322,10 @@ class TestPools:
         await change(scene, "default", Policy())
 
         facts = await scene.store.project_facts(["default"])
-        assert (facts["default"].barred, facts["default"].policy) == (("arm", "gpu"), Policy())
+        assert (facts["default"].bounds.barred, facts["default"].bounds.policy) == (
+            ("arm", "gpu"),
+            Policy(),
+        )
 
     async def test_they_are_listed_with_their_workers_and_projects(self, scene: Scene) -> None:
         await scene.project("shop")
@@ -349,7 +355,7 @@ class TestPools:
         await scene.store.delete_project("shop", actor="admin")
 
         facts = await scene.store.project_facts(["default"])
-        assert facts["default"].barred == ("gpu",)
+        assert facts["default"].bounds.barred == ("gpu",)
 
 
 @every_way
@@ -365,7 +371,7 @@ async def test_a_pool_and_a_project_made_at_once_know_of_one_another(
     await asyncio.gather(*made, *(give(f"gpu{number}") for number in range(5)))
 
     facts = await store.project_facts([f"p{number}" for number in range(5)])
-    assert {each.barred for each in facts.values()} == {tuple(f"gpu{n}" for n in range(5))}
+    assert {each.bounds.barred for each in facts.values()} == {tuple(f"gpu{n}" for n in range(5))}
 
 
 @every_way

@@ -21,8 +21,9 @@ from rota.domain.keys import KeyKind, Resource
 from rota.domain.lateness import Congestion
 from rota.domain.policy import Policy
 from rota.domain.run import Trigger
-from rota.domain.spec import Delivery, Overlap
+from rota.domain.spec import Delivery, Isolation, Overlap
 from rota.domain.states import RunState
+from rota.domain.walls import NEW_CLUSTER
 from rota.ports.carts import DueTemplate, MissedCarts, NewTemplate, PauseCart, TemplateChanges
 from rota.ports.credentials import NewCredential, NewJoinToken
 from rota.ports.forecasts import PredictedStart
@@ -441,6 +442,14 @@ async def give_pool(scene: Scene) -> Act:
     return lambda: scene.store.give_pool("gpu", ["default"], actor="ann")
 
 
+async def settle_walls(scene: Scene) -> Act:
+    return lambda: scene.store.settle_walls(NEW_CLUSTER)
+
+
+async def change_walls(scene: Scene) -> Act:
+    return lambda: scene.store.change_walls(Isolation.SANDBOX, None, actor="ann")
+
+
 async def bind(scene: Scene) -> Act:
     return lambda: scene.store.bind(TEAM, "default", Role.VIEWER, actor="ann")
 
@@ -621,6 +630,8 @@ WRITES: dict[Callable[[Scene], Awaitable[Act]], set[str]] = {
     change_project: {EVENTS},
     delete_project: {CALLERS, EVENTS},
     give_pool: {EVENTS},
+    settle_walls: set(),
+    change_walls: {EVENTS},
     bind: {CALLERS, EVENTS},
     unbind: {CALLERS, EVENTS},
     disable_principal: {CALLERS, EVENTS},
@@ -695,6 +706,7 @@ READS = [
     "project_facts",
     "projects",
     "runs",
+    "seen_pools",
     "served_pools",
     "servers",
     "sessions",
@@ -705,6 +717,7 @@ READS = [
     "tokens",
     "tokens_left",
     "versions_of_items",
+    "wall_defaults",
     "waves",
 ]
 

@@ -15,7 +15,7 @@ from itertools import count, groupby
 from rota.domain.output import Stream
 from rota.domain.spec import JobSpec, JobType
 from rota.executors.python import PythonExecutor
-from rota.ports.executor import Assignment, Completions, Exit, JobBatch
+from rota.ports.executor import Assignment, Completions, Confinement, Exit, JobBatch
 from rota.ports.work import ATTEMPT_BITS, Fence, Outcome, Work, WorkBatch
 from rota.worker.ends import outcome_at
 
@@ -142,7 +142,14 @@ class Spawner:
         self.processes: list[SpawnedProcess] = []
 
     def spawn(
-        self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str, stdout: int, stderr: int
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: str,
+        stdout: int,
+        stderr: int,
+        confinement: Confinement | None = None,
     ) -> SpawnedProcess:
         popen = subprocess.Popen(argv, env=env, cwd=cwd, stdout=stdout, stderr=stderr)
         os.close(stdout)

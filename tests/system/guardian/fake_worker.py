@@ -15,7 +15,8 @@ import sys
 control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 control.connect(sys.argv[1])
 signal.signal(signal.SIGTERM, lambda *_: control.send(b"TERM"))
-descriptors = [int(os.environ["ROTA_GUARDIAN_FD"]), int(os.environ["ROTA_GUARDIAN_KILL_FD"])]
+names = ("ROTA_GUARDIAN_FD", "ROTA_GUARDIAN_KILL_FD", "ROTA_KEEPER_FD")
+descriptors = [int(os.environ[name]) for name in names]
 socket.send_fds(control, [b"ready"], descriptors)
 for descriptor in descriptors:
     os.close(descriptor)

@@ -53,6 +53,17 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+def children_of(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def state_of(pid: int) -> str:
+    """As `ps` shows it: T is stopped; "" when it is gone."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return ""
+
+
 def marked(mark: str) -> list[int]:
     """The living processes that carry the mark in their environment or command line."""
     return [int(path.name) for path in Path("/proc").glob("[0-9]*") if _carries(path, mark)]
@@ -75,28 +86,30 @@ class Guarded:
         namespace: NamespaceWish,
         stop_grace: timedelta = timedelta(seconds=10),
         launcher: Sequence[str] = (),
+        name: str = "",
     ) -> None:
         self.mark = f"mark-{os.urandom(8).hex()}"
         self._heard: list[Message] = []
         self._folder = folder
-        self._control_path = str(folder / "control")
+        self._control_path = str(folder / f"control-{self.mark[-8:]}")
         self._lifeline: int | None = None
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             listener.settimeout(PATIENCE_SECONDS)
             listener.bind(self._control_path)
             listener.listen()
-            self.process = self._launch(launcher, namespace, stop_grace)
+            self.process = self._launch(launcher, namespace, stop_grace, name)
             self._control, _ = listener.accept()
         self._take_the_workers_place()
 
     def _launch(
-        self, launcher: Sequence[str], namespace: NamespaceWish, stop_grace: timedelta
+        self, launcher: Sequence[str], namespace: NamespaceWish, stop_grace: timedelta, name: str
     ) -> subprocess.Popen[str]:
         parent_fd, self._lifeline = os.pipe()
         command = guardian_command(
             [sys.executable, str(WORKER), self._control_path],
             namespace=namespace,
             parent_fd=parent_fd,
+            name=name,
             stop_grace=stop_grace,
         )
         process = subprocess.Popen(
@@ -107,13 +120,22 @@ class Guarded:
 
     def _take_the_workers_place(self) -> None:
         self._control.settimeout(PATIENCE_SECONDS)
-        _, (channel, self.kill_switch), _, _ = socket.recv_fds(self._control, 16, 2)
+        _, fds, _, _ = socket.recv_fds(self._control, 16, 3)
+        channel, self.kill_switch, keeper = fds
         self._channel = socket.socket(fileno=channel)
         self._channel.settimeout(PATIENCE_SECONDS)
+        self._keeper = socket.socket(fileno=keeper)
+        self._keeper.settimeout(PATIENCE_SECONDS)
         credentials = self._control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         self.worker_pid = int(struct.unpack("3i", credentials)[0])
         self.inner_pid = parent_of(self.worker_pid)
         self.outer_pid = parent_of(self.inner_pid)
+        [self.keeper_pid] = [pid for pid in children_of(self.outer_pid) if pid != self.inner_pid]
+
+    def ask_keeper(self, do: str, name: str, **fields: object) -> str:
+        """Returns what it says is wrong."""
+        self._keeper.send(json.dumps({"id": 1, "do": do, "name": name, **fields}).encode())
+        return str(json.loads(self._keeper.recv(1 << 16))["error"])
 
     def send(self, *requests: object, fds: Sequence[int] = ()) -> None:
         self.send_raw(json.dumps(requests).encode(), fds)
@@ -127,11 +149,16 @@ class Guarded:
         return deadline
 
     def spawn_request(
-        self, key: str, *argv: str, env: Mapping[str, str] | None = None, cwd: str = "/"
+        self,
+        key: str,
+        *argv: str,
+        env: Mapping[str, str] | None = None,
+        cwd: str = "/",
+        **fields: object,
     ) -> Message:
         environment = {"PATH": os.environ["PATH"], MARK_VARIABLE: self.mark, **(env or {})}
-        fields = {"key": key, "argv": argv, "env": environment, "cwd": cwd}
-        return {"do": "spawn", "fds": 2, **fields}
+        request = {"do": "spawn", "fds": 2, "key": key, "argv": argv, "env": environment}
+        return {**request, "cwd": cwd, **fields}
 
     def spawn(self, key: str, *argv: str, **options: Any) -> None:
         with Path(os.devnull).open("w") as null:
@@ -193,11 +220,12 @@ class Guarded:
 
     def close(self) -> None:
         self.cut_lifeline()
-        for pid in (self.inner_pid, self.worker_pid):
+        for pid in (self.outer_pid, self.inner_pid, self.worker_pid):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
         self.process.communicate(timeout=PATIENCE_SECONDS)
         os.close(self.kill_switch)
         self._channel.close()
         self._control.close()
+        self._keeper.close()
         eventually(lambda: not self.living(), "processes outlived their guardian")

@@ -65,9 +65,9 @@ class Server:
         file = read_file(text, name="test")
         self.do(definitions.apply(self.engine, file, actor="test"))
 
-    def claim(self) -> Work:
+    def claim(self, offers: tuple[Offer, ...] = ()) -> Work:
         """Let a worker take the one run that is queued, and start it."""
-        return self.do(self._claim())
+        return self.do(self._claim(offers))
 
     def register(self, worker: str, *, offers: tuple[Offer, ...] = (), trouble: str = "") -> None:
         """Let a worker register, and say what it cannot do."""
@@ -84,11 +84,13 @@ class Server:
         *,
         steps: Sequence[StepOutcome] = (),
         printed: Sequence[Printed] = (),
+        **told: Any,
     ) -> None:
-        self.do(self._finish(work, result, tuple(steps), printed))
+        """Report an end; `told` are further fields of its outcome."""
+        self.do(self._finish(work, result, tuple(steps), printed, told))
 
-    async def _claim(self) -> Work:
-        hello = Hello(worker="worker-1", pool="default", slots=100, resources={"cpu": 4_000})
+    async def _claim(self, offers: tuple[Offer, ...]) -> Work:
+        hello = Hello("worker-1", "default", 100, resources={"cpu": 4_000}, offers=offers)
         session, _ = await workers.register(self.engine, hello, _LEASE)
         self._sessions.append(session.id)
         [work] = (await self.engine.store.claim(session.id, 1)).batch.works()
@@ -102,6 +104,7 @@ class Server:
         result: str,
         steps: tuple[StepOutcome, ...],
         printed: Sequence[Printed],
+        told: dict[str, Any],
     ) -> None:
         recorder = OutputRecorder(_NO_LIMIT)
         for part in printed:
@@ -119,6 +122,7 @@ class Server:
             output=recorder.inline() or b"",
             output_bytes=recorder.totals.bytes,
             output_lines=recorder.totals.lines,
+            **told,
         )
         session = self._sessions[-1]
         await workers.finish(self.engine, session, reported(outcome))

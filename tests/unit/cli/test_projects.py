@@ -109,8 +109,8 @@ def test_pools_are_given_to_projects(rota: Console, server: Server) -> None:
 
     assert (given.code, given.err) == (0, "pool gpu is for shop, default now\n")
     assert [line.split() for line in listed.lines[1:]] == [
-        ["default", "1", "all"],
-        ["gpu", "0", "default,", "shop"],
+        ["default", "1", "all", "allowed"],
+        ["gpu", "0", "default,", "shop", "allowed"],
     ]
     assert "default, shop" in shown.out
     assert shared.err == "pool gpu is for all projects now\n"
@@ -163,10 +163,11 @@ def test_doctor_names_what_to_tighten(rota: Console, server: Server) -> None:
     assert [it["verdict"] for it in tokens] == ["warning"]
     assert tokens[0]["advice"].endswith("rota token revoke t_old")
     assert told["job"]["message"].startswith("left of project default: test, who made it")
-    assert (told["pool"]["verdict"], "shared by all projects" in told["pool"]["message"]) == (
-        "ok",
-        True,
-    )
+    assert told["isolation"]["verdict"] == "ok"
+    assert "run as plain processes" in told["isolation"]["message"]
+    assert told["pool"]["verdict"] == "warning"
+    assert "shared by all projects, and plain processes may run there" in told["pool"]["message"]
+    assert told["pool"]["advice"].startswith("rota pool set default --private")
 
 
 def test_doctor_tells_advice_to_admins_only(

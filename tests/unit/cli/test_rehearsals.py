@@ -100,6 +100,7 @@ CHANGES = [
     ["run", "release", "{waiting}"],
     ["run", "reprioritise", "{waiting}", "9"],
     ["run", "retry", "{ended}"],
+    ["server", "defaults", "--isolation", "sandbox"],
     ["share", "set", "default", "--weight", "2"],
     ["token", "revoke", "{token}"],
     ["trigger", "tidy"],

@@ -73,7 +73,7 @@ def test_failed_due_times_are_repeated(rota: Console, server: Server) -> None:
     assert repeated.json["runs"] == 1
     assert [group["cause"] for group in repeated.json["skipped"]] == ["not_failed"]
     shown = rota("run", "show", "tidy").out
-    assert f"backfill  {repeated.json['id']}" in shown
+    assert f"backfill   {repeated.json['id']}" in shown
     assert "retry of" in shown
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -11,12 +13,13 @@ from rota.domain.job import RunRules
 from rota.domain.policy import (
     Bounds,
     Policy,
-    barred_pools,
+    PoolUse,
     excess_of_priority,
     excesses,
     is_within,
 )
-from rota.domain.spec import Retry
+from rota.domain.spec import Isolation, JobType, Mount, Network, Retry, RunLimits
+from rota.domain.walls import WallDefaults, Walls
 
 HOUR = timedelta(hours=1)
 
@@ -108,8 +111,8 @@ def test_rules_of_an_earlier_release_do_not_tell_their_log_limit() -> None:
 def test_pools_that_were_given_to_others_are_barred_whatever_the_policy_allows() -> None:
     given = {"gpu": ["shop"], "old": ["gone"], "both": ["shop", "ops"]}
 
-    assert barred_pools(given, "shop") == ("old",)
-    assert barred_pools(given, "web") == ("both", "gpu", "old")
+    assert PoolUse(given).bounds("shop", Policy()).barred == ("old",)
+    assert PoolUse(given).bounds("web", Policy()).barred == ("both", "gpu", "old")
     [excess] = excesses(Bounds(Policy(pools=("gpu",)), ("gpu",)), job(pool="gpu"))
     assert excess.message == "pool gpu is not for this project"
 
@@ -121,3 +124,119 @@ def test_priority_of_a_single_run_keeps_to_the_policy() -> None:
     assert excess_of_priority(policy, 5) is None
     assert excess_of_priority(policy, 6) is not None
     assert excess_of_priority(Policy(), 9) is None
+
+
+class TestWalls:
+    SANDBOX = Walls(isolation=(Isolation.SANDBOX,), network=("sandbox/none",))
+    MIXED = Walls(isolation=(Isolation.PROCESS, Isolation.SANDBOX), network=("sandbox/outbound",))
+    BOX = Walls(
+        isolation=(Isolation.CONTAINER,),
+        network=("container/none",),
+        image="registry.example.org/app:1",
+        mounts=(Mount("/srv/models", "/m"), Mount("/srv/out", "/o", writable=True)),
+    )
+
+    def test_a_wall_that_is_not_allowed_is_named(self) -> None:
+        policy = Policy(isolation=(Isolation.SANDBOX,))
+
+        assert told(policy, walls=self.SANDBOX) == []
+        assert told(policy) == [("isolation", "isolation process is not allowed")]
+        assert told(policy, function="send") == [("isolation", "isolation process is not allowed")]
+        assert told(policy, walls=self.MIXED) == [("isolation", "isolation process is not allowed")]
+
+    def test_a_plain_process_has_the_network_of_the_host(self) -> None:
+        policy = Policy(network=(Network.NONE,))
+
+        assert told(policy, walls=self.SANDBOX) == []
+        assert told(policy) == [("network", "network host is not allowed")]
+        assert [field for field, _ in told(policy, walls=self.MIXED)] == ["network", "network"]
+
+    def test_a_job_needs_the_limits_that_have_a_ceiling(self) -> None:
+        policy = Policy(limits=RunLimits(memory=2**30, processes=100))
+        within = replace(self.SANDBOX, limits=RunLimits(memory=2**30, processes=5))
+        beyond = replace(self.SANDBOX, limits=RunLimits(memory=2**31))
+
+        assert told(policy, walls=within) == []
+        assert told(policy, walls=beyond) == [
+            ("limits.memory", "limits.memory 2GiB is above 1GiB, the most that is allowed"),
+            ("limits.processes", "limits.processes must be set, to at most 100"),
+        ]
+        assert len(told(policy)) == 2
+
+    def test_types_and_users_are_bounded(self) -> None:
+        policy = Policy(executors=(JobType.SHELL,), run_as=("ann",))
+
+        assert told(policy, walls=replace(self.SANDBOX, run_as=("ann",))) == []
+        assert told(policy, function="send") == [("type", "type python is not allowed")]
+        assert told(policy, walls=self.BOX) == [("type", "type container is not allowed")]
+        assert told(policy, walls=replace(self.SANDBOX, run_as=("bob",))) == [
+            ("run_as", "run_as bob is not allowed")
+        ]
+
+    def test_images_come_from_known_registries_by_digest(self) -> None:
+        policy = Policy(registries=("docker.io",), pinned_images=True)
+
+        assert told(policy, walls=self.BOX) == [
+            ("image", "an image of registry.example.org is not allowed"),
+            ("image", "image must be named by its digest"),
+        ]
+        pinned = replace(self.BOX, image="app@sha256:" + "0" * 64)
+        assert told(policy, walls=pinned) == []
+        assert told(policy, walls=self.SANDBOX) == []
+
+    def test_mounts_lie_below_roots_and_write_only_where_that_is_allowed(self) -> None:
+        assert told(Policy(mounts=("/srv",)), walls=self.BOX) == []
+        assert told(Policy(mounts=("/srv:ro",)), walls=self.BOX) == [
+            ("mounts", "mount /srv/out, writable, is not allowed")
+        ]
+        assert len(told(Policy(mounts=()), walls=self.BOX)) == 2
+
+
+class TestSharedPools:
+    GIVEN = MappingProxyType({"own": ["shop"], "both": ["shop", "ops"]})
+    CLOSED = WallDefaults(has_shared_process=False)
+
+    def refused(self, use: PoolUse, pool: str, **fields: Any) -> bool:
+        return bool(excesses(use.bounds("shop", Policy()), job(pool=pool, **fields)))
+
+    @pytest.mark.parametrize(
+        ("use", "pool", "is_refused"),
+        [
+            (PoolUse({}, projects=1, walls=CLOSED), "default", False),
+            (PoolUse({}, projects=2, walls=CLOSED), "default", True),
+            (PoolUse(GIVEN, projects=2, walls=CLOSED), "own", False),
+            (PoolUse(GIVEN, projects=2, walls=CLOSED), "both", True),
+            (PoolUse(GIVEN, projects=2), "default", False),
+            (PoolUse(GIVEN, private={"default"}, projects=2), "default", True),
+            (PoolUse(GIVEN, private={"own"}, projects=2), "own", False),
+            (PoolUse(GIVEN, private={"default"}, projects=1), "default", False),
+        ],
+    )
+    def test_processes_are_kept_out_of_what_several_projects_use(
+        self, use: PoolUse, pool: str, is_refused: bool
+    ) -> None:
+        walled = TestWalls.SANDBOX
+
+        assert self.refused(use, pool) is is_refused
+        assert self.refused(use, pool, function="send") is is_refused
+        assert not self.refused(use, pool, walls=walled)
+        assert use.refuses_processes(pool) is is_refused
+
+    def test_one_project_in_any_store_has_no_bounds(self) -> None:
+        assert PoolUse({}, projects=1, walls=self.CLOSED).bounds("shop", Policy()).are_open
+        assert PoolUse({}, projects=9).bounds("shop", Policy()).are_open
+
+    def test_the_way_out_is_told(self) -> None:
+        bounds = PoolUse({}, projects=2, walls=self.CLOSED).bounds("shop", Policy())
+
+        [process] = excesses(bounds, job())
+        [function] = excesses(bounds, job(function="send"))
+
+        assert process.pool == function.pool == "default"
+        assert process.hint == (
+            "write isolation: sandbox; or an admin gives it to you alone:"
+            " rota pool set default --project shop"
+        )
+        assert function.hint == (
+            "an admin gives it to you alone: rota pool set default --project shop"
+        )

@@ -14,7 +14,7 @@ from rota.clock import SystemClock
 from rota.domain.run import AttemptResult
 from rota.domain.spec import JobSpec, Retry, Step, StepCondition
 from rota.executors.shell import ShellExecutor
-from rota.ports.executor import Completions, Exit, JobBatch
+from rota.ports.executor import Completions, Confinement, Exit, JobBatch
 from rota.ports.work import Fence, Outcome, Work, WorkBatch
 from tests.unit.executors.test_pipes import Sink
 
@@ -67,6 +67,7 @@ class Spawner:
         cwd: str,
         stdout: int,
         stderr: int,
+        confinement: Confinement | None = None,
     ) -> Process:
         os.close(stdout)
         process = Process(argv, stderr)

@@ -29,6 +29,11 @@ def test_options_are_spelled_out() -> None:
     assert options.endswith("--namespace off --parent-fd 7 --stop-grace 1.5")
 
 
+def test_name_is_passed_where_there_is_one() -> None:
+    assert "--name=-w 1" in guardian_command(["w"], name="-w 1")
+    assert not any(word.startswith("--name=") for word in guardian_command(["w"]))
+
+
 def test_guardian_without_a_launcher_gets_no_descriptor() -> None:
     assert "--parent-fd" not in guardian_command(["w"])
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rota.guardian import messages
 from rota.guardian.messages import Bad, Hello, Kill, Lease, Request, Signal, Spawn, decode
-from rota.guardian.spawn import Command
+from rota.guardian.spawn import Command, Confinement
 from rota.guardian.trees import Tree
 
 JSON = st.recursive(
@@ -18,10 +18,13 @@ JSON = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
 VALUE = st.none() | st.integers() | st.text() | st.lists(st.text()) | st.just({"A": "b"})
-NAMES = ("key", "deadline", "argv", "env", "cwd", "fds", "signal")
+NAMES = ("key", "deadline", "argv", "env", "cwd", "fds", "signal", "confine")
+CONFINEMENT = st.fixed_dictionaries(
+    {}, optional=dict.fromkeys(("uid", "gid", "groups", "limits", "signals", "tag"), VALUE)
+)
 FIELDS = st.fixed_dictionaries(
-    {"do": st.sampled_from(["hello", "lease", "spawn", "signal", "kill"])},
-    optional=dict.fromkeys(NAMES, VALUE),
+    {"do": st.sampled_from(["hello", "limits", "lease", "spawn", "signal", "kill"])},
+    optional=dict.fromkeys(NAMES, VALUE) | {"confine": VALUE | CONFINEMENT},
 )
 
 
@@ -54,6 +57,71 @@ def test_spawns_take_descriptors_in_order() -> None:
 
     assert first == Spawn("1", Command(("true",), {"A": "b"}, "/", {1: 10, 2: 11}))
     assert second == Spawn("2", Command(("true",), {"A": "b"}, "/", {1: 12, 2: 13}))
+
+
+def test_confined_spawn_takes_descriptors_by_number() -> None:
+    confine = {
+        "uid": 65_536,
+        "gid": 65_537,
+        "groups": [7],
+        "limits": {"memory": 1 << 30, "open_files": 99},
+        "signals": "inside",
+        "tag": "run-1-0",
+    }
+    confined, plain = decoded(
+        a_spawn(fds=[1, 2, 9], confine=confine), a_spawn(), fds=(10, 11, 12, 13, 14)
+    )
+
+    confinement = Confinement(
+        65_536, 65_537, (7,), {"memory": 1 << 30, "open_files": 99}, True, "run-1-0"
+    )
+    descriptors = {1: 10, 2: 11, 9: 12}
+    assert confined == Spawn("k", Command(("true",), {"A": "b"}, "/", descriptors, confinement))
+    assert plain == Spawn("k", Command(("true",), {"A": "b"}, "/", {1: 13, 2: 14}))
+
+
+@pytest.mark.parametrize(
+    ("confine", "complaint"),
+    [
+        ("sandbox", "not an object of gid, groups"),
+        ({"gids": 1}, "not an object of gid, groups"),
+        ({"uid": 7}, "a uid and no gid"),
+        ({"uid": "root", "gid": 7}, "uid is not the id"),
+        ({"uid": True, "gid": 7}, "uid is not the id"),
+        ({"uid": -1, "gid": 7}, "uid is not the id"),
+        ({"uid": 7, "gid": 1 << 32}, "gid is not the id"),
+        ({"groups": 7}, "groups is not"),
+        ({"groups": ["wheel"]}, "groups is not"),
+        ({"signals": "all"}, "signals is neither"),
+        ({"tag": "x" * 201}, "tag is not"),
+        ({"limits": {"disk": 1}}, "limits is not"),
+        ({"limits": {"memory": 0}}, "limits is not"),
+        ({"limits": {"cpu": 1.5}}, "limits is not"),
+        ({"limits": [1]}, "limits is not"),
+    ],
+)
+def test_bad_confinement_is_refused_with_the_reason(confine: object, complaint: str) -> None:
+    [bad] = decoded(a_spawn(confine=confine), fds=(10, 11))
+
+    assert isinstance(bad, Bad)
+    assert (bad.key, complaint in bad.error) == ("k", True)
+
+
+@pytest.mark.parametrize("fds", [[1, "2"], [1, 256], [-1, 2], [True, 2], 3, None])
+def test_bad_numbers_of_descriptors_are_refused_and_take_theirs(fds: object) -> None:
+    bad, good = decoded(a_spawn(fds=fds), a_spawn(key="good"), fds=(10, 11, 12, 13))
+
+    assert isinstance(bad, Bad)
+    assert isinstance(good, Spawn)
+    assert good.command.descriptors == {1: 12, 2: 13}
+
+
+def test_limits_tell_what_can_be_had() -> None:
+    assert messages.limits({"cpu": "", "memory": "no"})["offers"] == {
+        "open_files": "",
+        "cpu": "",
+        "memory": "no",
+    }
 
 
 @pytest.mark.parametrize(

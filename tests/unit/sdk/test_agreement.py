@@ -89,6 +89,8 @@ CALLS: list[Call[Any]] = [
     Client.list_pools(),
     Client.get_pool("n"),
     Client.put_pool("n", ["a"]),
+    Client.get_defaults(),
+    Client.change_defaults(isolation="process", network="none"),
     Client.list_roles("n"),
     Client.grant_role("n", "p", "viewer", issuer="i"),
     Client.revoke_role("n", "p", issuer="i"),

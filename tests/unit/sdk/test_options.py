@@ -7,12 +7,22 @@ import pytest
 
 from rota.domain.jobfile import read_job
 from rota.domain.jobfile.fields import JOB
+from rota.domain.jobfile.walls import WALLS_OF_JOB
 from rota.domain.quantities import parse_duration
 from rota.domain.spec import After
 from rota.sdk.options import JobOptions, Retry, When, cron, document_of, duration_text, every
 
 # What a job file says about code and its surroundings is settled for a function.
-_SETTLED = {"project", "type", "steps", "function", "source", "isolation", "inputs", "env"}
+_SETTLED = {
+    "project",
+    "type",
+    "steps",
+    "function",
+    "source",
+    "inputs",
+    "env",
+    *(field.name for field in WALLS_OF_JOB),
+}
 
 
 def test_options_are_the_fields_of_the_job_file() -> None:

@@ -176,7 +176,7 @@ class Setting:
             return True
         demand = demand_of(shape)
         return not any(
-            unmet(shape, worker.labels, worker.functions)
+            unmet(shape, worker.labels, worker.functions, offers=worker.offers)
             or _lacks_at_once(worker, demand.on(worker.capacity))
             for worker in self.workers
             if worker.pool == pool

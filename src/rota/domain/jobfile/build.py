@@ -9,6 +9,7 @@ from typing import Any
 
 from rota.domain.jobfile.demands import build_after, build_rate_limits, build_resources
 from rota.domain.jobfile.kinds import parse_share
+from rota.domain.jobfile.walls import build_step_walls, build_walls
 from rota.domain.quantities import parse_duration, parse_size
 from rota.domain.schedule import is_one_off
 from rota.domain.schedule.zones import load_zone
@@ -44,7 +45,8 @@ def build_job(document: Document) -> JobSpec:
         schedule=build_schedule(document) if "schedule" in document else None,
         path=document.get("source", {}).get("path", ""),
         steps=tuple(
-            _step(step, number) for number, step in enumerate(document.get("steps", ()), 1)
+            _step(step, number, document)
+            for number, step in enumerate(document.get("steps", ()), 1)
         ),
         inputs={name: _input(given) for name, given in document.get("inputs", {}).items()},
         **_given(
@@ -75,7 +77,8 @@ def build_job(document: Document) -> JobSpec:
             retry=_retry,
             max_losses=int,
             log_limit=parse_size,
-        ),
+        )
+        | build_walls(document),
     )
 
 
@@ -149,7 +152,7 @@ def _retry(document: Document) -> Retry:
     return Retry(**given)
 
 
-def _step(document: Document, number: int) -> Step:
+def _step(document: Document, number: int, job: Document) -> Step:
     run = document["run"]
     return Step(
         run=run if isinstance(run, str) else tuple(run),
@@ -164,7 +167,8 @@ def _step(document: Document, number: int) -> Step:
             timeout=parse_duration,
             retry=_retry,
             continue_on_error=bool,
-        ),
+        )
+        | build_step_walls(document, job),
     )
 
 

@@ -21,6 +21,7 @@ from rota.domain.jobfile.kinds import Schema
 from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, SOURCE, STEP
 from rota.domain.jobfile.sections import Field, Section
 from rota.domain.jobfile.text import BOOLEAN, DECIMAL, FLOAT, NOT_FINITE, NULL, PREFIXED
+from rota.domain.jobfile.walls import MOUNT, RUN_LIMITS
 
 _NEVER_FOLD = 1 << 30
 # One pattern for all that reading would not take as text, whatever PyYAML's YAML 1.1 thinks.
@@ -79,6 +80,7 @@ def to_block(value: Mapping[str, Any]) -> str:
 
 
 _SECTIONS = (JOB, DEFAULTS, STEP, RETRY, MISFIRE, DST, INPUT, SOURCE, CALENDAR, HOLIDAYS)
+_SECTIONS_OF_WALLS = (RUN_LIMITS, MOUNT)
 _SECTIONS_OF_ORDER = (RATE_LIMIT, AFTER, LIMIT, RESOURCE)
 _SECTIONS_OF_CARTS = (CART, ITEM, ITEMS_FROM, FAILURES, BETWEEN)
 
@@ -95,7 +97,12 @@ def json_schema() -> Schema:
         **FILE.definition(),
         "$defs": {
             section.title: section.definition()
-            for section in (*_SECTIONS, *_SECTIONS_OF_ORDER, *_SECTIONS_OF_CARTS)
+            for section in (
+                *_SECTIONS,
+                *_SECTIONS_OF_WALLS,
+                *_SECTIONS_OF_ORDER,
+                *_SECTIONS_OF_CARTS,
+            )
         },
     }
 
@@ -147,6 +154,8 @@ _PARTS = {
     "Daylight saving": DST,
     "Input": INPUT,
     "Source": SOURCE,
+    "Run limits": RUN_LIMITS,
+    "Mount": MOUNT,
     "Rate limit": RATE_LIMIT,
     "After": AFTER,
     "Limit": LIMIT,

@@ -39,6 +39,7 @@ from rota.domain.jobfile.sections import (
     Section,
 )
 from rota.domain.jobfile.slips import DEFAULTS_ADVICE, FILE_ADVICE, JOB_ADVICE
+from rota.domain.jobfile.walls import WALLS_OF_JOB
 from rota.domain.quantities import format_duration, format_size
 from rota.domain.spec import (
     DEFAULT_GRACE,
@@ -132,14 +133,14 @@ _WHEN = (
 _WHAT_IT_RUNS = (
     Field(
         "type",
-        Choice(JobType, later=("container", "http", "external")),
-        "What kind of work the job is.",
+        Choice(JobType, later=("http", "external")),
+        "What kind of work the job is; `container` is the same as `isolation: container`.",
         "shell",
     ),
     Field(
         "steps",
         ListOf(STEP, most=MAX_STEPS, least=1, instead="write [{run: COMMAND}]"),
-        "What a `shell` job runs, in order.",
+        "What a `shell` job runs, in order; in one container, where that is its wall.",
         shared=False,
     ),
     Field(
@@ -150,12 +151,6 @@ _WHAT_IT_RUNS = (
         shared=False,
     ),
     Field("source", SOURCE, "Where the code is."),
-    Field(
-        "isolation",
-        Choice(("process",), later=("sandbox", "container")),
-        "How the work is kept apart from the worker.",
-        "process",
-    ),
     Field(
         "inputs",
         MapOf(VARIABLE, INPUT, most=100, instead="write it as {NAME: {type: string}}"),
@@ -168,13 +163,10 @@ _WHAT_IT_RUNS = (
         "Variables for all steps; none that begins with `ROTA_`.",
         examples=({"PGSSLMODE": "require"},),
     ),
-    Field("image", LATER, "The image of a container job."),
     Field("http", LATER, "The calls of an http job."),
     Field("url", LATER, "The repository of the short CI form."),
     Field("task", LATER, "The tasks of the short CI form."),
     Field("format", LATER, "The language of the short CI form."),
-    Field("network", LATER, "Whether a sandbox may use the network."),
-    Field("run_as", LATER, "The user of the worker's machine to run as."),
     Field("secrets", LATER, "Secrets given to the job."),
     Field("artifacts", LATER, "Files to keep, as globs."),
 )
@@ -245,6 +237,7 @@ JOB_GROUPS = {
     "What it is": _WHAT_IT_IS,
     "When": _WHEN,
     "What it runs": _WHAT_IT_RUNS,
+    "How it is kept apart": WALLS_OF_JOB,
     "Who goes first": _WHO_GOES_FIRST,
     "How it ends": _HOW_IT_ENDS,
 }

@@ -26,6 +26,7 @@ from rota.domain.jobfile.slips import (
     SOURCE_ADVICE,
     STEP_ADVICE,
 )
+from rota.domain.jobfile.walls import WALLS_OF_STEP
 from rota.domain.spec import Backoff, Fold, Gap, InputType, MisfirePolicy, StepCondition
 
 SHORTEST = timedelta(milliseconds=1)
@@ -174,6 +175,7 @@ STEP = Section(
             "Run the step while all went well, only after a failure, or in any case.",
             "success",
         ),
+        *WALLS_OF_STEP,
         Field("secrets", LATER, "Secrets for this step only."),
         Field("artifacts", LATER, "Files to keep, as globs."),
     ),

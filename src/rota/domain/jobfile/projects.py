@@ -6,22 +6,40 @@ of a file: a job has what it writes, else what its file says for all, else what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from rota.domain.errors import Problem
 from rota.domain.job import rules_of
 from rota.domain.jobfile.demands import Amount, build_resources
 from rota.domain.jobfile.fields import DEFAULTS
-from rota.domain.jobfile.kinds import Duration, Integer, Size
-from rota.domain.jobfile.parts import LATER, SHORTEST
+from rota.domain.jobfile.kinds import Choice, Duration, Flag, Integer, Size
+from rota.domain.jobfile.parts import SHORTEST
 from rota.domain.jobfile.read import JobEntry
 from rota.domain.jobfile.sections import NAME, Field, ListOf, MapOf, Section
 from rota.domain.jobfile.text import At, Report
-from rota.domain.policy import Bounds, Excess, Policy, excesses
+from rota.domain.jobfile.walls import (
+    REGISTRY_HOST,
+    ROOT,
+    RUN_LIMITS,
+    USER,
+    NetworkChoice,
+    build_limits,
+)
+from rota.domain.policy import Bounds, Excess, Policy, excesses, format_limit
 from rota.domain.quantities import format_duration, format_size, parse_duration, parse_size
 from rota.domain.resources import format_amount
-from rota.domain.spec import GREATEST_PRIORITY, LEAST_PRIORITY
+from rota.domain.spec import (
+    GREATEST_PRIORITY,
+    LEAST_PRIORITY,
+    Isolation,
+    JobType,
+    Network,
+    RunLimits,
+)
+from rota.domain.walls import LIMITS
+
+T = TypeVar("T")
 
 POLICY = Section(
     "policy",
@@ -42,12 +60,49 @@ POLICY = Section(
             Integer(1, 100_000),
             "The highest `max_concurrency`; every job needs one then.",
         ),
-        Field("isolation", LATER, "How the work must be kept apart from the worker."),
-        Field("network", LATER, "Whether jobs may use the network."),
-        Field("run_as", LATER, "Users of the worker's machine that jobs may run as."),
-        Field("registries", LATER, "Where images may come from."),
-        Field("mounts", LATER, "Folders of the worker's machine that jobs may have."),
-        Field("executors", LATER, "Types of jobs that are allowed."),
+        Field(
+            "isolation",
+            ListOf(Choice(Isolation), most=len(Isolation)),
+            "The walls that jobs may have; any, unless given.",
+            examples=(["sandbox", "container"],),
+        ),
+        Field(
+            "network",
+            ListOf(NetworkChoice(), most=len(Network)),
+            "The networks that jobs may have; a plain process has that of the `host`.",
+            examples=(["none", "outbound"],),
+        ),
+        Field(
+            "run_as",
+            ListOf(USER, most=100),
+            "Users of workers' machines that jobs may run as; an empty list allows none.",
+        ),
+        Field(
+            "limits",
+            RUN_LIMITS,
+            "The highest limits of a run; every job needs those that are given here.",
+            examples=({"memory": "4GiB", "processes": 500},),
+        ),
+        Field(
+            "registries",
+            ListOf(REGISTRY_HOST, most=100),
+            "Where images may come from; `docker.io` is that of images without a host.",
+            examples=(["registry.example.org"],),
+        ),
+        Field("pinned_images", Flag(), "Whether images have to be named by their digest.", False),
+        Field(
+            "mounts",
+            ListOf(ROOT, most=100),
+            "Folders of workers' machines that containers may see, with all below them; "
+            "`/FOLDER:ro`: only to be read.",
+            examples=(["/srv/models:ro"],),
+        ),
+        Field(
+            "executors",
+            ListOf(Choice(JobType), most=len(JobType)),
+            "Types of jobs that are allowed.",
+            examples=(["shell", "container"],),
+        ),
     ),
 )
 
@@ -87,7 +142,19 @@ def build_policy(document: Mapping[str, Any]) -> Policy:
         resources=build_resources(document.get("resources", {})),
         log_limit=None if size is None else parse_size(size),
         max_concurrency=document.get("max_concurrency"),
+        isolation=_each(document.get("isolation"), Isolation),
+        network=_each(document.get("network"), Network),
+        run_as=_each(document.get("run_as"), str),
+        limits=build_limits(document.get("limits", {})),
+        registries=_each(document.get("registries"), str),
+        pinned_images=document.get("pinned_images", False),
+        mounts=_each(document.get("mounts"), str),
+        executors=_each(document.get("executors"), JobType),
     )
+
+
+def _each(written: list[str] | None, read: Callable[[str], T]) -> tuple[T, ...] | None:
+    return None if written is None else tuple(map(read, written))
 
 
 def policy_document(policy: Policy) -> dict[str, Any]:
@@ -101,13 +168,37 @@ def policy_document(policy: Policy) -> dict[str, Any]:
         or None,
         "log_limit": None if policy.log_limit is None else format_size(policy.log_limit),
         "max_concurrency": policy.max_concurrency,
+        "isolation": _listed(policy.isolation),
+        "network": _listed(policy.network),
+        "run_as": _listed(policy.run_as),
+        "limits": _limits(policy.limits) or None,
+        "registries": _listed(policy.registries),
+        "pinned_images": policy.pinned_images or None,
+        "mounts": _listed(policy.mounts),
+        "executors": _listed(policy.executors),
     }
     return {name: value for name, value in written.items() if value is not None}
 
 
+def _listed(allowed: tuple[str, ...] | None) -> list[str] | None:
+    return None if allowed is None else list(map(str, allowed))
+
+
+def _limits(limits: RunLimits) -> dict[str, int | float | str]:
+    amounts = {name: getattr(limits, name) for name in LIMITS}
+    return {
+        name: _number(format_limit(name, amount))
+        for name, amount in amounts.items()
+        if amount is not None
+    }
+
+
 def _written(name: str, amount: int) -> int | float | str:
     """Return an amount as the job file has it: a number, or a size."""
-    text = format_amount(name, amount)
+    return _number(format_amount(name, amount))
+
+
+def _number(text: str) -> int | float | str:
     try:
         return float(text) if "." in text else int(text)
     except ValueError:
@@ -124,6 +215,8 @@ def problems_of_bounds(
 
 def _problem(entry: JobEntry, excess: Excess) -> Problem:
     project = entry.spec.project
+    if excess.pool:
+        return entry.problem_at(excess.path, f"{entry.name}: {excess.message}", excess.hint)
     message = f"{excess.message} by the policy of project {project}"
     hint = excess.hint or f"rota project show {project} tells what is allowed"
     return entry.problem_at(excess.path, f"{entry.name}: {message}", hint)

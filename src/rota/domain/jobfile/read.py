@@ -34,9 +34,18 @@ from rota.domain.jobfile.uses import (
     uses_of,
     written_at,
 )
-from rota.domain.spec import DEFAULT_PROJECT, JobSpec, without_reserved
+from rota.domain.jobfile.walls import (
+    OF_CONTAINERS,
+    inheritable,
+    misfits,
+    settled,
+    with_walls,
+)
+from rota.domain.spec import DEFAULT_PROJECT, Isolation, JobSpec, without_reserved
+from rota.domain.walls import LIMITS, WallDefaults
 
 NAMELESS_SET = "api"  # of new jobs that come without a file's name
+_NO_WALLS = WallDefaults()
 _MERGED = frozenset(row.name for row in JOB.fields if isinstance(row.kind, MapOf | Section))
 # Fields that the policy of a project may bound: where they stand is told with what is wrong.
 _BOUNDED = (
@@ -47,6 +56,13 @@ _BOUNDED = (
     ("retry",),
     ("retry", "attempts"),
     ("log_limit",),
+    ("isolation",),
+    ("network",),
+    ("run_as",),
+    ("limits",),
+    *(("limits", name) for name in LIMITS),
+    *((name,) for name in OF_CONTAINERS),
+    ("type",),
 )
 
 
@@ -183,7 +199,7 @@ def read_job(document: Mapping[str, object]) -> JobSpec:
     root = At.root(report)
     checked = _valid_fields(JOB, _without_reserved_env(document), root)
     if isinstance(document, Mapping):
-        check_job(checked, document, root.within(JOB.scope(document, root)))
+        check_job(checked, document, root.within(JOB.scope(document, root)), is_whole=True)
     report.raise_errors("the job")
     return build_job(checked)
 
@@ -218,9 +234,11 @@ def _find_jobs(file: Document, written: Any, root: At, project: str) -> Iterator
 
 def _merge(defaults: Document, job: Document, written: Mapping[str, object]) -> dict[str, Any]:
     """Merge the job over the defaults; mappings key by key. A field left empty takes no default."""
+    is_plain = "isolation" in written and written["isolation"] is None
+    own = {**job, "isolation": Isolation.PROCESS} if is_plain else job
     inherited = {
         name: value
-        for name, value in defaults.items()
+        for name, value in inheritable(defaults, own).items()
         if name not in written or written[name] is not None
     }
     merged = inherited | dict(job)
@@ -229,28 +247,35 @@ def _merge(defaults: Document, job: Document, written: Mapping[str, object]) -> 
     return merged
 
 
-def with_defaults(file: JobFile, defaults: Mapping[str, Document]) -> JobFile:
+def with_defaults(
+    file: JobFile, defaults: Mapping[str, Document], walls: WallDefaults = _NO_WALLS
+) -> JobFile:
     """Return the file with what its jobs leave to their projects, whose defaults these are.
 
-    They stand below the defaults of the file. `Invalid` if a job cannot have them.
+    They stand below the defaults of the file; below all is the wall that the store gives.
+    `Invalid` if a job cannot have them.
     """
-    if not any(defaults.values()):
-        return file
     report = Report()
-    jobs = tuple(_inheriting(job, defaults.get(job.spec.project, {}), report) for job in file.jobs)
+    jobs = tuple(
+        _inheriting(job, defaults.get(job.spec.project, {}), walls, report) for job in file.jobs
+    )
     report.raise_errors("the job file")
     return replace(file, jobs=jobs)
 
 
-def _inheriting(entry: JobEntry, defaults: Document, report: Report) -> JobEntry:
+def _inheriting(
+    entry: JobEntry, defaults: Document, walls: WallDefaults, report: Report
+) -> JobEntry:
+    if not defaults:
+        return _walled(entry, walls, report)
     merged = _merge(defaults, entry.document, dict.fromkeys(entry.emptied))
-    document = _in_table_order(merged)
+    document = _in_table_order(settled(merged, walls, entry.emptied))
     if document == entry.document:
-        return entry
+        return _walled(entry, walls, report)
     # No line of the file has what is inherited: the job is where it is told.
     position = entry.at.position if entry.at else Position(entry.line, 1)
     at = At(report, (entry.at.path if entry.at else "jobs",), f"job {entry.name}", None, position)
-    check_job(document, document, at)
+    check_job(document, document, at, is_whole=True)
     spec = build_job(document)
     own = {(type(use), use.name): use for use in entry.uses}
     uses = (own.get((type(use), use.name), use) for use in uses_of(spec, document, at))
@@ -265,6 +290,19 @@ def _inheriting(entry: JobEntry, defaults: Document, report: Report) -> JobEntry
         pool=replace(pool, name=spec.pool) if pool else None,
         calendars_at=_inherited_calendars(entry, document, position),
     )
+
+
+def _walled(entry: JobEntry, walls: WallDefaults, report: Report) -> JobEntry:
+    """Return a job with nothing but the walls of the store below it."""
+    document = settled(entry.document, walls, entry.emptied)
+    for misfit in misfits(document, f"job {entry.name}", is_whole=True):
+        path = tuple(map(str, misfit.path))
+        report.add(entry.problem_at(path, misfit.message, misfit.hint))
+    if document is entry.document:
+        return entry
+    document = _in_table_order(document)
+    # All but this was read with the file.
+    return replace(entry, document=document, spec=with_walls(entry.spec, document))
 
 
 def _inherited_calendars(entry: JobEntry, document: Document, position: Position) -> CalendarsAt:

@@ -15,11 +15,12 @@ from rota.domain.jobfile.build import Document, build_schedule
 from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.sections import MAX_ENV_BYTES, InputValue
 from rota.domain.jobfile.text import At, Report, UnusableNumber, refuse_repeated, resolve
+from rota.domain.jobfile.walls import check_walls, stated_wall
 from rota.domain.quantities import parse_duration
 from rota.domain.resources import SLOTS
 from rota.domain.schedule import compile_schedule, warnings
 from rota.domain.schedule.zones import load_zone
-from rota.domain.spec import Input, InputType, JobSpec, JobType, Late
+from rota.domain.spec import Input, InputType, Isolation, JobSpec, JobType, Late
 
 JsonScalar = str | int | float | bool
 
@@ -178,9 +179,15 @@ _ANCHOR = datetime(2000, 1, 1, tzinfo=UTC)  # whether a schedule is valid does n
 _PATH = re.compile(r"(?P<field>\w+)(?:\[(?P<index>\d+)\])?")
 
 
-def check_job(document: Document, written: Mapping[str, object], at: At) -> None:
-    """Apply every rule. `written` is the job before its fields were checked and merged."""
+def check_job(
+    document: Document, written: Mapping[str, object], at: At, *, is_whole: bool = False
+) -> None:
+    """Apply every rule. `written` is the job before its fields were checked and merged.
+
+    `is_whole`: no defaults of a project or of the store come below it any more.
+    """
     _check_type(document, written, at)
+    check_walls(document, at, is_whole=is_whole)
     check_schedule(document, at)
     for name in ("starts", "ends"):
         _check_bound(document, at.child(name), name)
@@ -199,7 +206,9 @@ def _check_type(document: Document, written: Mapping[str, object], at: At) -> No
     if written.get("type") not in (None, kind):
         return
     needed, foreign = ("function", "steps") if kind == JobType.PYTHON else ("steps", "function")
-    if written.get(needed) is None:
+    # What only containers have is refused by a rule of its own: one fault is reported once.
+    may_lack = stated_wall(document) is Isolation.CONTAINER or {"image", "command"} & written.keys()
+    if written.get(needed) is None and (kind == JobType.PYTHON or not may_lack):
         at.refuse(f'{at.scope} has no "{needed}", which type {kind} needs')
     if written.get(foreign) is not None:
         at.child(foreign).refuse_key(f'"{foreign}" does not go with type {kind}')

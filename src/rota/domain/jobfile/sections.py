@@ -54,6 +54,8 @@ class ListOf:
 def _with_dashes(value: Mapping[object, object], item: Kind) -> str:
     """Write the entries of a list that were written as a mapping, perhaps under their own names."""
     named = next(iter(value), "")
+    if isinstance(item, Section) and (meant := item.advice.slips.get(str(named))):
+        return meant
     if not isinstance(item, Section) or named in item.by_name or not isinstance(named, str):
         return "begin each entry with a dash"
     name = named if _TAME.fullmatch(named) else quoted(named)
@@ -258,6 +260,8 @@ class Section:
         meant = self.by_name[self.shorthand].kind if self.shorthand else None
         if isinstance(meant, ListOf):
             return meant.hint(value, at)
+        if isinstance(value, list | tuple) and self.advice.for_list:
+            return self.advice.for_list
         return f"write it as {self.advice.form}" if self.advice.form else ""
 
     def _refuse_missing(self, value: Mapping[str, object], at: At) -> None:

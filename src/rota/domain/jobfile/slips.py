@@ -280,6 +280,7 @@ class Advice:
 
     form: str = ""  # a section in short, for a value that is no mapping
     slips: Mapping[str, str] = field(default_factory=dict)  # wrong keys that are likely
+    for_list: str = ""  # what was meant by a list instead of the section
     otherwise: str = ""  # for a key that is near to none
 
     def about(self, key: str, known: list[str]) -> str:
@@ -329,6 +330,9 @@ FILE_ADVICE = Advice(
     | _meaning(jobs="tasks workflows pipelines", limits="rate_limits", defaults="default_args"),
 )
 
+_OFTEN = 'how often runs start is limited under "rate_limits"'
+_EACH_RUN = "what each run may take is limited on its job: jobs: [{limits: {memory: 512MiB}}]"
+
 _SHARED_BY_JOBS = _meaning(
     timezone="tz time_zone zone",
     env="environment environ variables vars",
@@ -338,7 +342,12 @@ _SHARED_BY_JOBS = _meaning(
     overlap="concurrency_policy allow_overlap",
     misfire="misfire_grace_time catchup catch_up coalesce starting_deadline_seconds",
     labels="tags annotations",
-    rate_limits="rate_limit limits limit throttle",
+    rate_limits="rate_limit throttle",
+    limits="limit ulimits ulimit",
+    isolation="sandbox",
+    mounts="volumes volume binds",
+    pull="pull_policy image_pull_policy",
+    run_as="run_as_user runas",
     pool="queue executor runner",
 ) | _saying(
     {
@@ -370,7 +379,7 @@ JOB_ADVICE = Advice(
     )
     | _saying(
         {
-            _A_STEP: "run command commands cmd script exec entrypoint shell bash tasks",
+            _A_STEP: "run commands cmd script exec entrypoint shell bash tasks",
             _INTERVAL: "interval every frequency",
         }
     ),
@@ -387,7 +396,8 @@ STEP_ADVICE = Advice(
     )
     | _saying(
         {
-            "a step runs a command: run: COMMAND": "uses action image",
+            "a step runs a command: run: COMMAND": "uses action",
+            "the image is the job's: write it there": "image",
             "did you mean if: success, failure or always?": "when condition",
             "go there in the script: cd /FOLDER": "cwd workdir working_dir working_directory chdir",
         }
@@ -429,6 +439,27 @@ TAKEN_LIMIT_ADVICE = Advice(
     slips=_meaning(name="limit key id", tokens="amount count cost weight units"),
 )
 
+RUN_LIMITS_ADVICE = Advice(
+    form="{memory: 512MiB}",
+    for_list=_OFTEN,
+    slips=_meaning(
+        cpu="cpus cores",
+        memory="mem ram rss",
+        processes="pids process threads nproc max_processes",
+        open_files="files nofile fds descriptors max_open_files",
+        disk="storage space disk_space",
+    )
+    | _saying({_OFTEN: "name tokens per burst rate rps"}),
+)
+
+MOUNT_ADVICE = Advice(
+    form="{source: /FOLDER, target: /FOLDER}",
+    slips=_meaning(
+        source="src from host host_path path", target="dst to container destination mount_path"
+    )
+    | _saying({"without writable: true it is read-only": "read_only readonly ro mode"}),
+)
+
 LIMIT_ADVICE = Advice(
     form="{name: NAME, tokens: 10, per: 1s}",
     slips=_meaning(
@@ -438,7 +469,12 @@ LIMIT_ADVICE = Advice(
         burst="bucket bucket_size size max_burst",
         each="scope by",
     )
-    | _saying({"10 a second is tokens: 10, per: 1s": "rate rps qps per_second"}),
+    | _saying(
+        {
+            "10 a second is tokens: 10, per: 1s": "rate rps qps per_second",
+            _EACH_RUN: "cpu memory processes open_files disk",
+        }
+    ),
 )
 
 RESOURCE_ADVICE = Advice(
@@ -493,7 +529,8 @@ CART_ADVICE = Advice(
         {
             _DEFINE: "steps run command script image",
             _GIVE: "with inputs",
-            _BELONGS: "retry timeout env secrets pool resources isolation overlap delivery lease",
+            _BELONGS: "retry timeout env secrets pool resources isolation network run_as limits "
+            "overlap delivery lease",
             'write it under "between"': "wait soak check approve",
             'write it under "failures"': "allow then strict",
             "did you mean order: parallel?": "parallel",

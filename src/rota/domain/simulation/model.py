@@ -19,6 +19,7 @@ class SimWorker:
     capacity: Vector  # thousandths, slots included
     labels: Mapping[str, str] = field(default_factory=dict)
     functions: Collection[str] = ()
+    offers: Collection[str] = frozenset()  # of walls, as `kind/name`
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,8 +80,9 @@ class Rooms:
         able = self._able.get(key)
         if able is None:
             worker = station.worker
-            lacks = unmet(sort.shape, worker.labels, worker.functions, worker.capacity)
-            able = self._able[key] = not lacks
+            able = self._able[key] = not unmet(
+                sort.shape, worker.labels, worker.functions, worker.capacity, worker.offers
+            )
         return able
 
     def has_room(self, station: Station, sort: Sort) -> bool:
@@ -141,6 +142,7 @@ class Rooms:
             tuple(sorted(worker.labels.items())),
             frozenset(worker.functions),
             tuple(worker.capacity.items()),
+            frozenset(worker.offers),
         )
         number = self._abilities.setdefault(ability, len(self._examples))
         station = Station(worker, number, dict(worker.capacity))

@@ -22,6 +22,7 @@ from rota.domain.access import ProjectSet
 from rota.domain.errors import Invalid, NotFound
 from rota.domain.job import Job
 from rota.domain.jobfile import read_job, to_yaml
+from rota.domain.jobfile.walls import shown_walls
 from rota.domain.lateness import Lateness
 from rota.domain.quantities import parse_duration
 from rota.domain.run import Run
@@ -158,6 +159,7 @@ def _worked_out(job: Job, next_at: datetime | None) -> dict[str, Any]:
         "next_at": _on_clocks(job, next_at) if next_at else None,
         "set": job.set_name,
         "status": _status(job, definition),
+        **shown_walls(job.document),
     }
 
 

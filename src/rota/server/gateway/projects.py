@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query
 from pydantic import Field
@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from rota.api import projects as api
 from rota.api.answers import Page
+from rota.domain.spec import Isolation, Network
 from rota.operations import projects
 from rota.operations.projects import ProjectEdit
 from rota.operations.tokens import Caller
@@ -36,6 +37,7 @@ from rota.server.gateway.routing import fill
 
 router = api_router("projects")
 pool_router = api_router("pools")
+defaults_router = api_router("defaults")
 
 _CURSOR = "projects"
 PoolName = Annotated[str, Path(pattern=NAME, description="name")]
@@ -61,7 +63,19 @@ class ProjectBody(Body):
 
 
 class PoolBody(Body):
-    projects: Annotated[list[Annotated[str, Field(pattern=NAME)]], Field(max_length=1_000)]
+    """What is missing stays; at least one of the two must be there."""
+
+    projects: (
+        Annotated[list[Annotated[str, Field(pattern=NAME)]], Field(max_length=1_000)] | None
+    ) = None
+    private: bool | None = None
+
+
+class DefaultsBody(Body):
+    """What is missing stays."""
+
+    isolation: Literal["process", "sandbox"] | None = None
+    network: Literal["none", "outbound", "host"] | None = None
 
 
 def project_answer(project: Project) -> api.Project:
@@ -148,6 +162,8 @@ def _pool_answer(pool: Pool, caller: Caller) -> api.Pool | None:
         is_shared=not pool.projects,
         projects=seen,
         other_projects=len(pool.projects) - len(seen),
+        is_private=pool.is_private,
+        refuses_processes=pool.refuses_processes,
     )
 
 
@@ -171,8 +187,30 @@ async def show_pool(caller: Member, engine: UsedEngine, name: PoolName) -> api.P
 async def put_pool(
     actor: InstallationAdmin, engine: UsedEngine, name: PoolName, body: PoolBody
 ) -> api.Pool:
-    """Let only these projects use a pool; none: all may. Jobs of others start nothing there."""
-    pool = await projects.give_pool(engine, name, body.projects, actor=actor.name)
+    """Let only these projects use a pool; none: all may. Jobs of others start nothing there.
+
+    A private pool keeps plain processes out while several projects may use it.
+    """
+    pool = await projects.give_pool(
+        engine, name, body.projects, actor=actor.name, is_private=body.private
+    )
     answer = _pool_answer(pool, actor)
     assert answer is not None, "an admin of the installation sees all pools"
     return answer
+
+
+@defaults_router.get("/defaults")
+async def show_defaults(caller: Member, engine: UsedEngine) -> api.Defaults:
+    """The walls of jobs that name none."""
+    return fill(api.Defaults, await engine.store.wall_defaults())
+
+
+@defaults_router.patch("/defaults")
+async def change_defaults(
+    actor: InstallationAdmin, engine: UsedEngine, body: DefaultsBody
+) -> api.Defaults:
+    """Change the walls of jobs that name none. Jobs that are there keep theirs until applied."""
+    isolation = None if body.isolation is None else Isolation(body.isolation)
+    network = None if body.network is None else Network(body.network)
+    changed = await engine.store.change_walls(isolation, network, actor=actor.name)
+    return fill(api.Defaults, changed)

@@ -16,6 +16,7 @@ from rota.api.events import Event
 from rota.api.why import Holder, NotReason, Obstacle, OrderOfService, Reserved, Why
 from rota.domain.access import ProjectSet
 from rota.domain.job import Job
+from rota.domain.jobfile.walls import shown_walls
 from rota.domain.run import Attempt, Run
 from rota.domain.spec import GREATEST_PRIORITY, LEAST_PRIORITY
 from rota.domain.states import RunState
@@ -111,6 +112,8 @@ async def run_detail(engine: Engine, run: Run) -> api.RunDetail:
     """Build the answer of a run with its attempts."""
     attempts = await engine.store.attempts(run.id)
     late = await engine.store.late_results(run.id)
+    version = (run.job_id, run.job_version)
+    documents = await engine.store.documents([version])
     seen = await see_run(engine, run)
     return fill(
         api.RunDetail,
@@ -118,6 +121,7 @@ async def run_detail(engine: Engine, run: Run) -> api.RunDetail:
         **_worked_out(seen),
         attempts=tuple(map(_attempt_answer, attempts)),
         late_results=tuple(fill(api.LateResult, result) for result in late),
+        **shown_walls(documents.get(version, {})),
     )
 
 

@@ -15,7 +15,7 @@ from rota.domain.resources import Vector, format_amount
 from rota.domain.shards import Server
 from rota.operations import credentials
 from rota.operations.engine import Engine
-from rota.operations.tenants import seen_sessions, seen_status, sight_of
+from rota.operations.tenants import seen_status, seen_workers, sight_of
 from rota.operations.workers import ClusterStatus, cluster_status
 from rota.ports.records import Session
 from rota.server.gateway.auth import InstallationAdmin, InstallationOperator, Member
@@ -103,7 +103,8 @@ async def list_workers(
     Without a role in the installation, those of pools that your projects may use.
     """
     sight = await sight_of(engine, caller.projects)
-    sessions = seen_sessions(sight, await engine.store.sessions(alive_only=not every))
+    found = await engine.store.sessions(alive_only=not every)
+    sessions = await seen_workers(engine, sight, found)
     return Page(items=tuple(map(worker_answer, sessions)))
 
 

@@ -35,7 +35,7 @@ async def test_a_new_project_waits_until_a_pool_is_given_away(
     await making
 
     facts = await scene.store.project_facts(["ops"])
-    assert facts["ops"].barred == ("gpu",)
+    assert facts["ops"].bounds.barred == ("gpu",)
 
 
 async def test_a_run_that_is_queued_by_the_old_policy_is_found_by_the_new_one(

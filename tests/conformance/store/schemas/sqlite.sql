@@ -60,6 +60,7 @@ CREATE TABLE prediction ( run_id TEXT PRIMARY KEY, made_at INTEGER NOT NULL, sta
 CREATE INDEX prediction_made ON prediction (made_at);
 CREATE TABLE principal ( handle TEXT PRIMARY KEY, kind TEXT NOT NULL, issuer TEXT NOT NULL, subject TEXT NOT NULL, title TEXT NOT NULL, email TEXT NOT NULL, created_by TEXT NOT NULL, created_at INTEGER NOT NULL, disabled_at INTEGER ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX principal_subject ON principal (kind, issuer, subject) WHERE issuer <> '';
+CREATE TABLE private_pool ( pool TEXT PRIMARY KEY );
 CREATE TABLE project ( name TEXT PRIMARY KEY, title TEXT NOT NULL, defaults TEXT NOT NULL, policy TEXT NOT NULL, bounds TEXT NOT NULL DEFAULT '', version INTEGER NOT NULL, created_by TEXT NOT NULL, created_at INTEGER NOT NULL, updated_by TEXT NOT NULL, updated_at INTEGER NOT NULL, deleted_at INTEGER ) STRICT, WITHOUT ROWID;
 CREATE INDEX project_bounded ON project (name) WHERE bounds <> '';
 CREATE TABLE rekeying ( project TEXT PRIMARY KEY, since INTEGER NOT NULL, after INTEGER NOT NULL );

@@ -9,9 +9,22 @@ from rota.domain.jobfile.demands import AFTER, RATE_LIMIT
 from rota.domain.jobfile.fields import DEFAULTS, FILE, JOB
 from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, SOURCE, STEP
 from rota.domain.jobfile.sections import Field, Section
+from rota.domain.jobfile.walls import MOUNT, OF_CONTAINERS, RUN_LIMITS
 from tests.unit.domain.jobfile.jobfiles import file_of, job
 
-OF_JOBS = (JOB, STEP, RETRY, MISFIRE, DST, INPUT, SOURCE, RATE_LIMIT, AFTER)
+OF_JOBS = (
+    JOB,
+    STEP,
+    RETRY,
+    MISFIRE,
+    DST,
+    INPUT,
+    SOURCE,
+    RATE_LIMIT,
+    AFTER,
+    RUN_LIMITS,
+    MOUNT,
+)
 OF_FILES = (FILE, LIMIT, RESOURCE)
 SECTIONS = (*OF_JOBS, *OF_FILES)
 Row = tuple[Section, Field]
@@ -25,6 +38,24 @@ def named(row: Row) -> str:
     return f"{row[0].title or 'file'}.{row[1].name}"
 
 
+def walled_document_with(section: Section, name: str, value: object) -> dict[str, object] | None:
+    """A job whose wall can have the field; None: any can."""
+    scheduled = job(schedule="1m")
+    if section is JOB and name in OF_CONTAINERS:
+        steps = None if name == "command" else [{"run": "true"}]
+        return job(isolation="container", image="app", steps=steps) | {name: value}
+    if section is JOB and name == "network":
+        return scheduled | {"isolation": "sandbox", name: value}
+    if section is STEP and name == "network":
+        return scheduled | {"steps": [{"run": "true", "isolation": "sandbox", name: value}]}
+    if section is RUN_LIMITS:
+        return scheduled | {"limits": {name: value}}
+    if section is MOUNT:
+        mount = {"source": "/srv", "target": "/srv"} | {name: value}
+        return job(isolation="container", image="app", mounts=[mount])
+    return None
+
+
 def document_with(section: Section, name: str, value: object) -> dict[str, object]:
     """A job in which the field of the section has the value."""
     scheduled = job(schedule="1m")
@@ -32,6 +63,8 @@ def document_with(section: Section, name: str, value: object) -> dict[str, objec
         return job(type="python", function=value, steps=None)
     if section is JOB and name == "type" and value == "python":
         return job(type="python", function="f", steps=None)
+    if walled := walled_document_with(section, name, value):
+        return walled
     if section is JOB:
         return scheduled | {name: value}
     if section is STEP:

@@ -17,8 +17,7 @@ from rota.domain.jobfile.projects import (
 )
 from rota.domain.jobfile.read import with_defaults
 from rota.domain.policy import Bounds, Policy
-
-NOT_BUILT = ("isolation", "network", "run_as", "registries", "mounts", "executors")
+from rota.domain.spec import Isolation, Network, RunLimits
 
 
 def problems(document: dict[str, Any]) -> list[str]:
@@ -58,11 +57,43 @@ def test_a_policy_is_kept_in_one_form() -> None:
     }
 
 
-@pytest.mark.parametrize("name", NOT_BUILT)
-def test_what_is_not_built_is_refused_by_name(name: str) -> None:
-    [problem] = problems({name: "anything"})
+def test_a_policy_tells_which_walls_jobs_may_have() -> None:
+    written = {
+        "isolation": ["sandbox", "container"],
+        "network": [False, "outbound"],
+        "run_as": [],
+        "limits": {"cpu": 0.5, "memory": "4GiB", "processes": 500},
+        "registries": ["registry.example.org:5000"],
+        "pinned_images": True,
+        "mounts": ["/srv/models:ro"],
+        "executors": ["shell", "container"],
+    }
 
-    assert problem == f'{name}  "{name}" is not available in this version of Rota'
+    policy = read_policy(written)
+
+    assert policy.isolation == (Isolation.SANDBOX, Isolation.CONTAINER)
+    assert policy.network == (Network.NONE, Network.OUTBOUND)
+    assert policy.run_as == ()
+    assert policy.limits == RunLimits(cpu=500, memory=4 * 2**30, processes=500)
+    assert checked_policy(written) == written | {"network": ["none", "outbound"]}
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"isolation": ["vm"]}, "isolation[0] must be process, sandbox or container"),
+        ({"isolation": "sandbox"}, 'write ["sandbox"]'),
+        ({"run_as": ["a b"]}, "run_as[0] must be the name of a user"),
+        ({"limits": {"memory": 5}}, "memory must be a size"),
+        ({"registries": ["a/b"]}, "registries[0] must be the host of a registry"),
+        ({"mounts": ["srv"]}, "mounts[0] must be an absolute path"),
+        ({"executors": ["http"]}, "executors[0] must be shell, python or container"),
+    ],
+)
+def test_wrong_walls_of_a_policy_are_refused(document: dict[str, Any], message: str) -> None:
+    [problem] = problems(document)
+
+    assert message in problem
 
 
 def test_all_that_is_wrong_with_a_policy_is_told() -> None:

@@ -21,7 +21,7 @@ from rota.domain.output import OutputRecorder, Stream
 from rota.operations import output, workers
 from rota.operations.engine import Engine, Logins
 from rota.operations.tokens import create_token
-from rota.ports.work import ChunkMeta, Hello, Outcome, OutputChunk, Start, Work
+from rota.ports.work import ChunkMeta, Hello, Offer, Outcome, OutputChunk, Start, Work
 from rota.queue.local import LocalIdleWorkers
 from rota.server.gateway.app import create_app
 from rota.server.gateway.parameters import GatewaySettings
@@ -100,8 +100,9 @@ class Served:
         name: str = "worker-1",
         resources: Mapping[str, int] | None = None,
         pool: str = "default",
+        offers: tuple[Offer, ...] = (),
     ) -> Worker:
-        hello = Hello(worker=name, pool=pool, slots=100, resources=resources or {})
+        hello = Hello(name, pool, slots=100, resources=resources or {}, offers=offers)
         session, _ = await workers.register(self.engine, hello, _LEASE)
         return Worker(self.engine, session.id)
 

@@ -13,13 +13,20 @@ import httpx
 
 from rota.domain.access import Role, TokenTerms
 from rota.operations.tokens import create_token
-from rota.ports.work import Hello
+from rota.ports.work import Hello, Offer
 from tests.unit.server.gateway.served import YAML, Served, Worker, job, job_file
 
 MARK = "zq7v"
 OURS, THEIRS = "alpha", f"{MARK}-project"
 HIDDEN_POOL = f"{MARK}-pool"
 _GPUS = 8
+# What an admin of the shared machine calls after a tenant, beside what is the machine's own.
+OFFERS = (
+    Offer("wall", "sandbox", "bubblewrap is not installed"),
+    Offer("run_as", f"{MARK}-user"),
+    Offer("registry", f"{MARK}-registry"),
+    Offer("mount", f"/srv/{MARK}"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +78,7 @@ async def settle(served: Served, database: Path) -> Tenants:
         assert answer.status_code == 200, answer.text
     them, _ = await as_member(served, f"{MARK}-user", THEIRS, Role.ADMIN)
     us, secret = await as_member(served, "alice", OURS, Role.EDITOR)
-    worker = await served.worker("shared", resources={"gpu": _GPUS * 1_000})
+    worker = await served.worker("shared", resources={"gpu": _GPUS * 1_000}, offers=OFFERS)
     hidden = await _hidden_worker(served)
     theirs = await _busy(_Tenant(them, THEIRS, f"{MARK}-", worker))
     ours = await _busy(_Tenant(us, OURS, "", worker))

@@ -121,6 +121,8 @@ NEEDS = {  # all others are read by viewers of the project
     "GET /api/v1/pools": SOMEWHERE,
     "GET /api/v1/pools/{name}": SOMEWHERE,
     "PUT /api/v1/pools/{name}": OWNS,
+    "GET /api/v1/defaults": SOMEWHERE,
+    "PATCH /api/v1/defaults": OWNS,
     "GET /api/v1/projects/{name}/roles": MANAGES,
     "PUT /api/v1/projects/{name}/roles/{principal}": MANAGES,
     "DELETE /api/v1/projects/{name}/roles/{principal}": MANAGES,

@@ -308,6 +308,12 @@ async def test_advice_names_what_to_tighten(served: Served) -> None:
 
     found = (await client.get("/api/v1/advice")).json()["items"]
 
-    assert [(it["subject"], it["is_note"]) for it in found] == [("job", False), ("pool", True)]
+    assert [(it["subject"], it["is_note"]) for it in found] == [
+        ("job", False),
+        ("isolation", True),
+        ("pool", False),
+    ]
     assert found[0]["message"].startswith("left of project default: leaver, who made it")
-    assert found[1]["message"].startswith("default is shared by all projects")
+    assert "run as plain processes" in found[1]["message"]
+    assert found[2]["message"].startswith("default is shared by all projects, and plain processes")
+    assert found[2]["action"].startswith("rota pool set default --private")

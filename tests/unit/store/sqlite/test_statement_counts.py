@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rota.domain.ids import JobId
-from rota.ports.records import Room
+from rota.ports.records import Room, SeenPools
 from rota.store.sqlite import driver
 from rota.store.sqlite.driver import connect
 from rota.store.sqlite.opening import open_sqlite
@@ -76,3 +77,25 @@ async def test_others_are_looked_at_only_for_a_young_run_that_asks_for_resources
     assert await looks(await scene.job("plain"), timedelta()) == 0
     assert await looks(asking, timedelta(seconds=1)) == 0
     assert await looks(asking, timedelta(milliseconds=999)) == 1
+
+
+async def test_who_is_told_that_no_worker_serves_a_pool_is_told_with_all_who_ask_at_that_time(
+    scene: Scene, statements: list[str]
+) -> None:
+    statements.clear()
+
+    answers = await asyncio.gather(*(scene.store.seen_pools("default", "x") for _ in range(32)))
+
+    assert set(answers) == {SeenPools(is_served=False, others=frozenset())}
+    assert len(statements) <= 5  # begin, the clock, two looks, commit
+
+
+async def test_nobody_looks_for_other_pools_while_the_own_one_is_served(
+    scene: Scene, statements: list[str]
+) -> None:
+    await scene.worker()
+    statements.clear()
+
+    assert (await scene.store.seen_pools("default", "default")).is_served
+
+    assert not any("pool_project" in statement for statement in statements)

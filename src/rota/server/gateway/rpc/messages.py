@@ -108,7 +108,13 @@ def run_message(run: api.Run) -> client_pb2.Run:
 def job_message(job: Job) -> client_pb2.Job:
     answer = job_answer(job, job.next_at)
     document = to_yaml([dict(job.document)])
-    return message(client_pb2.Job, answer, yaml=document, schedule=words_if_readable(job))
+    return message(
+        client_pb2.Job,
+        answer,
+        yaml=document,
+        schedule=words_if_readable(job),
+        limits={name: str(most) for name, most in answer.limits.items()},
+    )
 
 
 def cart_message(cart: Cart) -> carts_pb2.Cart:

@@ -1,0 +1,68 @@
+"""Walls that jobs ask for and workers do not have: which, and why, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from rota.domain.errors import Problem
+from rota.domain.jobfile import JobEntry
+from rota.domain.shape import demand_of, unmet
+from rota.domain.walls import demanded, field_of, missing, walls_of, words_of
+from rota.ports.records import Session
+
+_SHOWN = 3  # of sorts of workers, and of workers of one sort
+
+
+def without_walls(entry: JobEntry, crew: Sequence[Session]) -> Problem | None:
+    """Return a warning if no known worker of the pool has the walls of a job."""
+    demands = demanded(walls_of(entry.spec))
+    lacks = [missing(demands, session.offered) for session in crew]
+    if not lacks or not all(lacks):
+        return None
+    least = min(lacks, key=len)
+    asked = ", ".join(map(words_of, least))
+    message = f"no worker of pool {entry.spec.pool} offers {asked}: runs will wait for one"
+    return replace(entry.problem_at(field_of(least[0]), message), warning=True)
+
+
+def lacks_of(shape: str, crew: Sequence[Session]) -> list[str]:
+    """Tell of workers none of which fits what each misses; those that are alike together.
+
+    Of a wall that a worker does not have it tells the worker's own reason.
+    """
+    alike: dict[str, list[str]] = {}
+    for session in crew:
+        alike.setdefault("; ".join(_lacks(shape, session)), []).append(session.worker)
+    sorts = sorted(alike.items(), key=lambda each: (-len(each[1]), each[1]))
+    told = [f"{_named(workers)} {lack}" for lack, workers in sorts[:_SHOWN]]
+    others = sum(len(workers) for _, workers in sorts[_SHOWN:])
+    return [*told, f"{others} more do not fit either"] if others else told
+
+
+def _lacks(shape: str, session: Session) -> Iterator[str]:
+    demands = demand_of(shape).offers
+    for demand in missing(demands, session.offered):
+        reason = _reason(demand, session)
+        yield f"has no {words_of(demand)}{f': {reason}' if reason else ''}"
+    # As if it had all walls: what else it lacks.
+    others = unmet(shape, session.labels, session.functions, session.capacity, demands)
+    if others:
+        yield f"misses {', '.join(others)}"
+
+
+def _reason(demand: str, session: Session) -> str:
+    kind, _, name = demand.partition("/")
+    for offer in session.offers:
+        if (offer.kind, offer.name) == (kind, name):
+            return offer.reason
+    known = {offer.kind for offer in session.offers}
+    return "" if kind in known else f"release {session.version or 'unknown'} has none"
+
+
+def _named(workers: Sequence[str]) -> str:
+    names = sorted(set(workers))
+    if len(names) == 1:
+        return f"worker {names[0]}"
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"each of {', '.join(names[:_SHOWN])}{more}"

@@ -1,0 +1,176 @@
+"""Settings about walls: how they are read, and how they get from the launcher to its worker."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from rota.domain.quantities import format_size, parse_size
+from rota.walls.enclosing import WallSettings
+from rota.walls.sandbox import HOME, TMP, TOLD, WORK, Bind
+
+# Of the machine: each as a whole would show what a sandbox is there to hide.
+_NEVER = frozenset(
+    map(
+        PurePosixPath,
+        ("/", "/boot", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys", "/tmp", "/var"),  # noqa: S108
+    )
+)
+_TAKEN = tuple(map(PurePosixPath, (WORK, TMP, HOME, TOLD, "/dev", "/proc", "/sys", "/usr")))
+_MODES = {"ro": False, "rw": True}
+_LEAST_UID, _GREATEST_UID = 1_000, 2**32 - 2
+_MOST_UIDS = 100_000
+_RANGE = re.compile(r"([0-9]{1,10})-([0-9]{1,10})", re.ASCII)
+DEFAULT = WallSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class WallFields:
+    """Settings about the walls of a worker."""
+
+    sandbox_binds: tuple[Bind, ...] = DEFAULT.binds
+    sandbox_uids: range = DEFAULT.uids
+    sandbox_networks: tuple[IPv4Network, ...] = DEFAULT.networks
+    sandbox_network_host: bool = DEFAULT.network_host
+    run_as: tuple[str, ...] = DEFAULT.run_as
+    disk_floor: int = DEFAULT.disk_floor  # bytes
+
+    @property
+    def walls(self) -> WallSettings:
+        """Return what the worker's walls are to be like."""
+        return WallSettings(
+            self.sandbox_binds,
+            self.sandbox_uids,
+            self.sandbox_networks,
+            self.sandbox_network_host,
+            self.run_as,
+            self.disk_floor,
+        )
+
+
+MEANINGS: Mapping[str, str] = {
+    "sandbox_binds": "paths that sandboxes see beside the system's programs, separated by commas;"
+    " read-only unless :rw follows, as /data,/srv/cache:rw",
+    "sandbox_uids": "users that a worker that is root gives its sandboxes, one to each",
+    "sandbox_networks": "private networks that sandboxes with network outbound may reach, as"
+    " 10.1.0.0/16 (default: none)",
+    "sandbox_network_host": "whether sandboxes may use the worker's own network: true or false",
+    "run_as": "users of this machine that jobs may run as, separated by commas; the worker must be"
+    " root",
+    "disk_floor": "free space below which a worker takes nothing new; 0B: it always does",
+}
+
+
+def binds(parts: list[str]) -> tuple[Bind, ...]:
+    """Read paths that sandboxes see: `/data,/srv/cache:rw`."""
+    return tuple(_bind(part) for part in parts)
+
+
+def _bind(text: str) -> Bind:
+    path, colon, mode = text.rpartition(":")
+    if not colon or mode not in _MODES:
+        path, mode = text, "ro"
+    pure = PurePosixPath(path)
+    if not pure.is_absolute() or ".." in pure.parts:
+        raise ValueError(f'"{text}" is not an absolute path, perhaps with :rw, such as /data:rw')
+    if pure in _NEVER:
+        raise ValueError(f"{pure} as a whole would show what sandboxes hide: name what they need")
+    for taken in _TAKEN:
+        if taken == pure or taken in pure.parents:
+            raise ValueError(f"{pure} is below {taken}, which sandboxes have already")
+    return Bind(Path(pure), _MODES[mode])
+
+
+def uids(raw: Any) -> range:
+    """Read numbers of users, first and last: `65536-75535`."""
+    text = str(raw).strip()
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        raise ValueError(f'"{text}" is not a range of users such as 65536-75535')
+    first, last = int(match[1]), int(match[2])
+    if not _LEAST_UID <= first <= last <= _GREATEST_UID or last - first >= _MOST_UIDS:
+        raise ValueError(
+            f'"{text}" is not a range of users: at most {_MOST_UIDS:,}, none below {_LEAST_UID:,}'
+        )
+    return range(first, last + 1)
+
+
+def networks(parts: list[str]) -> tuple[IPv4Network, ...]:
+    """Read private networks that sandboxes may reach: `10.1.0.0/16`."""
+    return tuple(_network(part) for part in parts)
+
+
+def _network(text: str) -> IPv4Network:
+    try:
+        network: IPv4Network | IPv6Network = ip_network(text)
+    except ValueError as error:
+        raise ValueError(f'"{text}" is not a network such as 10.1.0.0/16: {error}') from error
+    if not isinstance(network, IPv4Network):
+        raise ValueError(f'"{text}" is of IPv6, which the network outbound does not have')
+    if network.is_loopback or network.prefixlen == 0:
+        raise ValueError(f'"{text}" would open the machine itself: name single networks')
+    return network
+
+
+def as_option(settings: WallSettings) -> str:
+    """Write settings for the worker's command line."""
+    return json.dumps(
+        {
+            "binds": [[str(bind.path), bind.writable] for bind in settings.binds],
+            "uids": [settings.uids.start, settings.uids.stop],
+            "networks": list(map(str, settings.networks)),
+            "network_host": settings.network_host,
+            "run_as": list(settings.run_as),
+            "disk_floor": settings.disk_floor,
+        }
+    )
+
+
+def from_option(text: str) -> WallSettings:
+    """Read what `as_option` wrote."""
+    fields: dict[str, Any] = json.loads(text)
+    return WallSettings(
+        binds=tuple(Bind(Path(path), writable) for path, writable in fields["binds"]),
+        uids=range(*fields["uids"]),
+        networks=tuple(map(IPv4Network, fields["networks"])),
+        network_host=fields["network_host"],
+        run_as=tuple(fields["run_as"]),
+        disk_floor=fields["disk_floor"],
+    )
+
+
+def switch(raw: Any) -> bool:
+    answers = {"true": True, "false": False}
+    text = str(raw).strip().lower()
+    if text not in answers:
+        raise ValueError(f'"{raw}" is neither true nor false')
+    return answers[text]
+
+
+def size(raw: Any) -> int:
+    try:
+        return parse_size(str(raw))
+    except ValueError as error:
+        raise ValueError(f'"{raw}" is {error}') from error
+
+
+def shown(value: object) -> str:
+    """Format a value as its setting is written."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case int():
+            return format_size(value)
+        case range():
+            return f"{value.start}-{value.stop - 1}"
+        case tuple():
+            return ",".join(map(shown, value))
+        case Bind():
+            return f"{value.path}:rw" if value.writable else str(value.path)
+        case _:
+            return str(value)

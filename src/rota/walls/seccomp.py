@@ -1,0 +1,161 @@
+"""The system calls that a sandbox does not have, as a program for the kernel's filter.
+
+Namespaces already keep a job from most things; this closes doors of the kernel that it does not
+need, and those that no namespace has: vsock passes a network namespace. The program is assembled
+here, so that no library has to be there at run time.
+
+A call that is refused gets an error that programs know: EPERM; ENOSYS where the C library then
+tries an older call, whose arguments the kernel lets a filter see; and an unknown address family.
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+import socket
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+# Both by number: (x86-64, aarch64). Calls above 424 have the same one on all machines.
+_REFUSED: Mapping[str, tuple[int, int]] = {
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "open_tree_attr": (467, 467),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "reboot": (169, 142),
+    "syslog": (103, 116),
+    "acct": (163, 89),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "open_by_handle_at": (304, 265),
+}
+# The C library goes on with `clone`, and programs without io_uring.
+_MISSING: Mapping[str, tuple[int, int]] = {
+    "clone3": (435, 435),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+}
+_CLONE, _IOCTL, _PERSONALITY, _SOCKET = (56, 220), (16, 29), (135, 92), (41, 198)
+# New namespaces: mount, cgroup, uts, ipc, user, pid, net.
+_NEW_NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x60000000
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # type into the terminal, paste into the console
+_FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
+
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    audit: int  # what the kernel calls it
+    column: int  # of the tables above
+
+
+_MACHINES: Mapping[str, _Machine] = {
+    "x86_64": _Machine(0xC000003E, 0),
+    "aarch64": _Machine(0xC00000B7, 1),
+}
+_X32 = 0x40000000  # calls of a third kind, which pass for those of x86-64
+
+
+class _Code(IntEnum):
+    """Instructions of the filter, of the few kinds that are needed."""
+
+    LOAD = 0x20  # a word of what is known about the call
+    IF_EQUAL = 0x15
+    IF_AT_LEAST = 0x35
+    IF_ANY_BIT = 0x45
+    RETURN = 0x06
+
+
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # where they are; arguments have 8 bytes
+_KILL, _ALLOW, _FAIL = 0x80000000, 0x7FFF0000, 0x00050000
+
+_Instruction = tuple[_Code, int, int, int]  # jumps, if true and if false, skip so many
+
+
+def program(machine: str = "") -> bytes:
+    """Assemble the filter for a kind of machine, this one by default; `KeyError`: unknown."""
+    kind = _MACHINES[machine or platform.machine()]
+    return b"".join(struct.pack("=HBBI", *each) for each in _instructions(kind))
+
+
+def _instructions(kind: _Machine) -> Iterator[_Instruction]:
+    yield _Code.LOAD, 0, 0, _ARCHITECTURE
+    yield from _unless(_Code.IF_EQUAL, kind.audit, _KILL)
+    yield _Code.LOAD, 0, 0, _NUMBER
+    if kind.column == 0:
+        yield from _if(_Code.IF_AT_LEAST, _X32, _KILL)
+    for calls, number in ((_REFUSED, errno.EPERM), (_MISSING, errno.ENOSYS)):
+        for call in calls.values():
+            yield from _if(_Code.IF_EQUAL, call[kind.column], _FAIL | number)
+    for call, rule in _RULES.items():
+        yield _Code.IF_EQUAL, 0, len(rule), call[kind.column]
+        yield from rule
+    yield _Code.RETURN, 0, 0, _ALLOW
+
+
+def _if(test: _Code, value: int, answer: int) -> Iterator[_Instruction]:
+    yield test, 0, 1, value
+    yield _Code.RETURN, 0, 0, answer
+
+
+def _unless(test: _Code, value: int, answer: int) -> Iterator[_Instruction]:
+    yield test, 1, 0, value
+    yield _Code.RETURN, 0, 0, answer
+
+
+def _argument(position: int) -> _Instruction:
+    """Load the lower half of an argument; of those that are asked for, the kernel takes no more."""
+    return _Code.LOAD, 0, 0, _ARGUMENTS + 8 * position
+
+
+# What depends on an argument; each ends with an answer.
+_RULES: Mapping[tuple[int, int], tuple[_Instruction, ...]] = {
+    _CLONE: (
+        _argument(0),
+        *_if(_Code.IF_ANY_BIT, _NEW_NAMESPACES, _FAIL | errno.EPERM),
+        (_Code.RETURN, 0, 0, _ALLOW),
+    ),
+    _IOCTL: (
+        _argument(1),
+        *_if(_Code.IF_EQUAL, _TIOCSTI, _FAIL | errno.EPERM),
+        *_if(_Code.IF_EQUAL, _TIOCLINUX, _FAIL | errno.EPERM),
+        (_Code.RETURN, 0, 0, _ALLOW),
+    ),
+    _PERSONALITY: (
+        _argument(0),
+        *_unless(_Code.IF_EQUAL, 0, _FAIL | errno.EPERM),
+        (_Code.RETURN, 0, 0, _ALLOW),
+    ),
+    _SOCKET: (
+        _argument(0),
+        *(step for family in _FAMILIES for step in _if(_Code.IF_EQUAL, family, _ALLOW)),
+        (_Code.RETURN, 0, 0, _FAIL | errno.EAFNOSUPPORT),
+    ),
+}
