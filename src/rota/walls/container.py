@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rota.domain.spec import Container, Mount, Network, RunLimits
+from rota.domain.walls import LIMITS, OfferKind
+from rota.ports.work import Offer
 
 JOB = "/job"
 TOLD = "/run/rota"  # what a job is told in files, and tells
@@ -45,6 +47,16 @@ class MountRoot:
 
     def __str__(self) -> str:
         return f"{self.path}:rw" if self.writable else str(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSettings:
+    """What the settings of a worker say about containers."""
+
+    engine: str = ""  # path of its socket, or auto; "": none
+    mounts: tuple[MountRoot, ...] = ()
+    registries: Path | None = None  # file of logins
+    network_host: bool = False
 
 
 def parse_roots(texts: Iterable[str]) -> tuple[MountRoot, ...]:
@@ -158,16 +170,18 @@ def config_of(frame: Frame) -> dict[str, Any]:
 
 def _mounts(frame: Frame) -> list[dict[str, Any]]:
     own = [
-        _bind(frame.job_folder, JOB, writable=True),
-        _bind(frame.told_folder, TOLD, writable=True),
-        _bind(frame.programs, PROGRAMS_AT, writable=False),
+        bind_mount(frame.job_folder, JOB, writable=True),
+        bind_mount(frame.told_folder, TOLD, writable=True),
+        bind_mount(frame.programs, PROGRAMS_AT, writable=False),
     ]
-    files = [_bind(source, target, writable=False) for target, source in frame.files.items()]
-    asked = [_bind(source, each.target, writable=each.writable) for source, each in frame.mounts]
+    files = [bind_mount(source, target, writable=False) for target, source in frame.files.items()]
+    asked = [
+        bind_mount(source, each.target, writable=each.writable) for source, each in frame.mounts
+    ]
     return [*own, *files, *asked]
 
 
-def _bind(source: str, target: str, *, writable: bool) -> dict[str, Any]:
+def bind_mount(source: str, target: str, *, writable: bool) -> dict[str, Any]:
     return {
         "Type": "bind",
         "Source": source,
@@ -187,7 +201,7 @@ def _tmpfs(frame: Frame) -> dict[str, str]:
 
 
 def _limits(limits: RunLimits) -> dict[str, Any]:
-    found: dict[str, Any] = {"Ulimits": _ulimits(limits)}
+    found: dict[str, Any] = {"Ulimits": ulimits(limits)}
     if limits.cpu is not None:
         found["NanoCpus"] = limits.cpu * 1_000_000
     if limits.memory is not None:
@@ -197,7 +211,7 @@ def _limits(limits: RunLimits) -> dict[str, Any]:
     return found
 
 
-def _ulimits(limits: RunLimits) -> list[dict[str, Any]]:
+def ulimits(limits: RunLimits) -> list[dict[str, Any]]:
     """Return limits of each process.
 
     All that Podman would otherwise set to the most there is: an engine that may not raise its own
@@ -222,3 +236,54 @@ def why_no_target(target: str) -> str:
     below = [each for each in _WHOLE if PurePosixPath(each) in path.parents]
     taken = [*over, *below]
     return f"{target} would hide {taken[0]}, which every container has" if taken else ""
+
+
+_USUAL = ("/run/docker.sock", "/run/podman/podman.sock")
+_USUAL_OF_USER = ("docker.sock", "podman/podman.sock")  # in XDG_RUNTIME_DIR
+NO_OUTBOUND = "this version has none yet"
+
+
+def find_socket(told: str) -> str:
+    """Return the path of the engine's socket as the setting says; "": there is none.
+
+    `auto` looks where Docker and Podman have theirs.
+    """
+    if told != "auto":
+        return told.removeprefix("unix://")
+    own = os.environ.get("XDG_RUNTIME_DIR", "")
+    places = [*_USUAL, *(f"{own}/{name}" for name in _USUAL_OF_USER if own)]
+    return next((place for place in places if Path(place).is_socket()), "")
+
+
+def why_no_socket(path: str) -> str:
+    """Return why a worker cannot ask the engine behind a path; "": it can."""
+    if not Path(path).exists():
+        return f"there is no socket at {path}: is the engine started?"
+    if not Path(path).is_socket():
+        return f"{path} is no socket"
+    if not os.access(path, os.R_OK | os.W_OK):
+        return f"the worker's user may not use {path}: add it to the group that owns the socket"
+    return ""
+
+
+def offers_of(
+    settings: ContainerSettings, lacks: str, logins: Mapping[str, str]
+) -> Iterator[Offer]:
+    """Yield what a worker offers of containers; `logins` says why each of them is of no use."""
+    yield Offer(OfferKind.TYPE, "container", lacks)
+    yield Offer(OfferKind.WALL, "container", lacks)
+    no_host = "the worker's setting container_network_host does not allow it"
+    reasons = {
+        Network.NONE: "",
+        Network.OUTBOUND: NO_OUTBOUND,
+        Network.HOST: "" if settings.network_host else no_host,
+    }
+    for network, reason in reasons.items():
+        yield Offer(OfferKind.NETWORK, f"container/{network}", lacks or reason)
+    for name in LIMITS:
+        yield Offer(OfferKind.LIMIT, f"container/{name}", lacks)
+    for name, reason in logins.items():
+        yield Offer(OfferKind.REGISTRY, name, lacks or reason)
+    for root in settings.mounts:
+        shown = str(root.path) if root.writable else f"{root.path}:ro"
+        yield Offer(OfferKind.MOUNT, shown, lacks)

@@ -89,6 +89,14 @@ class Login:
     def is_for(self, project: str) -> bool:
         return _ANY_PROJECT in self.projects or project in self.projects
 
+    def trouble(self) -> str:
+        """Return why it is of no use at present; "": nothing is known against it."""
+        try:
+            self.credentials()
+        except ImageRefused as refusal:
+            return str(refusal)
+        return ""
+
     def credentials(self) -> dict[str, str]:
         """Return what engines want; a password in a file is read at each use."""
         password = self.password
