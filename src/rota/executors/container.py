@@ -50,6 +50,7 @@ from rota.walls.container import (
     user_of,
     why_no_target,
 )
+from rota.walls.disk import DiskLimited
 from rota.walls.engine import (
     Engine,
     EngineAway,
@@ -110,8 +111,8 @@ class ContainerGround:
     labels: Mapping[str, str]
     work_root: Path
     programs: Path
+    security: tuple[str, ...]  # options for the engine
     roots: tuple[MountRoot, ...] = ()
-    security: tuple[str, ...] = ()
     connect: Connect | None = None  # gives a container the way out that `outbound` is
     network_files: Mapping[str, str] = field(default_factory=dict)  # with that way: target → source
     clear: Callable[[Sequence[Path]], Awaitable[None]] | None = None  # what the worker cannot
@@ -259,7 +260,12 @@ class ContainerExecutor(StepExecutor):
             argv, folder = image.command, image.folder
         command = Command(argv, step_variables(attempt.env, step), folder)
         box = self._boxes[attempt.fence]
-        return _StepInContainer(box, command, number, attempt.open_sink, self._clock)
+        running = _StepInContainer(box, command, number, attempt.open_sink, self._clock)
+        limit = _limits(attempt.assignment.spec).disk
+        if limit is not None:
+            measured = attempt.folder.measured
+            running.process = DiskLimited(running, measured, limit, self._clock)
+        return running
 
     async def _find_cause(self, attempt: Attempt, box: Box) -> None:
         """Ask the engine whether a failure was for want of memory, where nobody else can tell."""
@@ -329,12 +335,9 @@ class _StepInContainer:
         self._id = ""  # of the process, once the engine has it
         self._ends = dict.fromkeys(_STREAMS.values(), b"")
         self._ending: asyncio.Task[None] | None = None
+        self.process: Process = self
         self.ended: asyncio.Future[Exit] = loop.create_future()
         self._work = loop.create_task(self._run())
-
-    @property
-    def process(self) -> Process:
-        return self
 
     def signal(self, number: int) -> None:
         """Send TERM; nothing else is ever sent, but KILL."""

@@ -106,6 +106,7 @@ async def _open(settings: ContainerSettings, place: ContainerPlace) -> Container
         work_root=work_root,
         programs=programs,
         roots=settings.mounts,
+        security=trial.security,
         clear=trial.clear,
     )
     executor = ContainerExecutor(place.reports, place.clock, ground, place.may_start)

@@ -7,6 +7,7 @@ files anywhere unless the job asks for another.
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,10 +18,12 @@ from typing import Any
 from rota.domain.spec import Container, Mount, Network, RunLimits
 from rota.domain.walls import LIMITS, OfferKind
 from rota.ports.work import Offer
+from rota.walls import seccomp
 
 JOB = "/job"
 TOLD = "/run/rota"  # what a job is told in files, and tells
 HOME = "/home/job"
+NO_NEW_PRIVILEGES = "no-new-privileges"
 PROGRAMS_AT = "/run/rota-init"  # of `rota.walls.hold`
 _NOBODY = 65534
 _HOLDERS = (65533, 65532)  # who holds a container open: not whom its job runs as
@@ -119,6 +122,19 @@ def _holder(user: str) -> str:
     return f"{number}:{number}"
 
 
+def security_options(folder: Path, *, is_podman: bool) -> tuple[str, ...]:
+    """Return options that give containers the same filter of system calls as sandboxes have.
+
+    What engines have by default is different from one to the other and from year to year: some let
+    through vsock, which no network namespace holds back, and new user namespaces. Docker wants the
+    filter itself, Podman the file of it.
+    """
+    text = json.dumps(seccomp.profile())
+    path = folder / "seccomp.json"
+    path.write_text(text, "ascii")
+    return NO_NEW_PRIVILEGES, f"seccomp={path.absolute() if is_podman else text}"
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """All that decides the config of a container."""
@@ -134,7 +150,7 @@ class Frame:
     network: Network = Network.NONE
     limits: RunLimits = RunLimits()
     files: Mapping[str, str] = field(default_factory=dict)  # read-only: target → source
-    security: tuple[str, ...] = ()  # more options of the engine's, such as a filter of calls
+    security: tuple[str, ...] = (NO_NEW_PRIVILEGES,)  # options of the engine
 
 
 def config_of(frame: Frame) -> dict[str, Any]:
@@ -156,7 +172,7 @@ def config_of(frame: Frame) -> dict[str, Any]:
             "NetworkMode": "host" if frame.network is Network.HOST else "none",
             "ReadonlyRootfs": True,
             "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges", *frame.security],
+            "SecurityOpt": list(frame.security),
             "Init": False,  # ours is the first process
             "IpcMode": "private",
             "LogConfig": {"Type": "none", "Config": {}},  # Rota keeps the output, within its limit

@@ -22,10 +22,12 @@ from rota.domain.spec import RunLimits
 from rota.walls import hold
 from rota.walls.container import (
     JOB,
+    NO_NEW_PRIVILEGES,
     PROGRAMS_AT,
     Frame,
     bind_mount,
     config_of,
+    security_options,
     ulimits,
     why_no_socket,
 )
@@ -43,7 +45,7 @@ _LOOK_AGAIN = timedelta(milliseconds=50)
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ContainerTrial:
     """Trial of an engine, with a folder of the worker's own."""
 
@@ -52,7 +54,7 @@ class ContainerTrial:
     labels: Mapping[str, str]
     folder: Path  # to be mounted, as those of jobs are
     programs: Path
-    security: tuple[str, ...] = ()
+    security: tuple[str, ...] = (NO_NEW_PRIVILEGES,)  # as it turns out that the engine wants it
 
     async def lacks(self) -> str:
         """Return why this engine cannot have containers of jobs; "": it can."""
@@ -63,6 +65,7 @@ class ContainerTrial:
                 facts = await self.engine.facts()
                 if reason := _unfit(facts):
                     return reason
+                self.security = security_options(self.programs, is_podman=facts.is_podman)
                 await self.engine.import_image(_archive(), _IMAGE)
                 return await self._try()
         except (EngineAway, EngineRefused) as error:
@@ -116,7 +119,7 @@ class ContainerTrial:
                 "ReadonlyRootfs": True,
                 "CapDrop": ["ALL"],
                 "CapAdd": ["DAC_OVERRIDE", "FOWNER"],
-                "SecurityOpt": ["no-new-privileges", *self.security],
+                "SecurityOpt": [NO_NEW_PRIVILEGES],
                 "Mounts": [
                     bind_mount(str(root.absolute()), "/work", writable=True),
                     *(bind_mount(each, each, writable=False) for each in _tools()),

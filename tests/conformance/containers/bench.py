@@ -24,7 +24,7 @@ from rota.domain.spec import (
 from rota.executors.container import ContainerExecutor, ContainerGround
 from rota.ports.executor import Completions, JobBatch
 from rota.ports.work import Fence, Outcome, Work, WorkBatch
-from rota.walls.container import MountRoot
+from rota.walls.container import MountRoot, security_options
 from rota.walls.engine import PATIENCE, EnginePatience
 from rota.walls.engine import Engine as EngineClient
 from rota.walls.hold import write_programs
@@ -185,6 +185,7 @@ class Bench:
             labels=self.labels,
             work_root=self.work_root,
             programs=folder / "programs",
+            security=security_options(folder / "programs", is_podman=engine.kind == "podman"),
             roots=tuple(roots),
         )
         self.executor = ContainerExecutor(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import platform
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -55,7 +57,7 @@ class TestWalls:
         assert sink.text() == "nobody\n"
 
     async def test_job_cannot_end_what_holds_its_container_open(self, bench: Bench) -> None:
-        attack = Step("a", "kill -9 1 || kill -9 -1; kill -9 $$", continue_on_error=True)
+        attack = Step("a", "set +e; kill -9 1; kill -9 -1; kill -9 $$", continue_on_error=True)
 
         outcome, sink = await bench.run(job(attack, "echo next"))
 
@@ -66,6 +68,57 @@ class TestWalls:
         _, sink = await bench.run(job("ls /sys/class/net; cat /proc/net/route | wc -l"))
 
         assert sink.text().split() == ["lo", "1"]
+
+
+_SYSTEM = ("/usr", "/lib", "/lib64")
+# Numbers of calls on x86-64.
+_CALLS = """
+import ctypes, os, socket
+libc = ctypes.CDLL(None, use_errno=True)
+def call(name, *arguments):
+    answer = libc.syscall(*map(ctypes.c_long, arguments))
+    print(name, 0 if answer >= 0 else ctypes.get_errno())
+for family in (1, 2, 10, 16, 40, 17, 38, 3, 9, 11, 15, 44):
+    call(f"socket-{family}", 41, family, 1 if family < 3 or family == 10 else 3, 0)
+call("unshare", 272, 0x10000000)
+call("keyctl", 250, 0, -3, 0)
+call("ptrace", 101, 0, 0, 0, 0)
+call("io_uring", 425, 8, 0)
+call("clone3", 435, 0, 0)
+call("personality", 135, 0x0040000)
+call("tiocsti", 16, 0, 0x5412, 0)
+call("tiocsti-high", 16, 0, 0x100005412, 0)
+call("clone-user", 56, 0x10000000 | 17, 0, 0, 0, 0)
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="calls have other numbers there")
+class TestCalls:
+    """The image has the machine's Python: by mounts, as no base image has one."""
+
+    @pytest.fixture
+    async def bench(self, engine: Engine, tmp_path: Path) -> AsyncIterator[Bench]:
+        bench = Bench(engine, tmp_path, roots=[MountRoot(Path(path)) for path in _SYSTEM])
+        yield bench
+        await bench.close()
+
+    async def test_filter_of_sandboxes_is_there(self, bench: Bench) -> None:
+        mounts = tuple(Mount(path, path) for path in _SYSTEM)
+        step = Step("a", ("/usr/bin/python3", "-c", _CALLS))
+
+        outcome, sink = await bench.run(job(step, mounts=mounts))
+
+        assert outcome.result == AttemptResult.COMPLETED, sink.text()
+        answers = dict(line.split() for line in sink.text(Stream.STDOUT).splitlines())
+        families = {name for name, answer in answers.items() if answer == str(errno.EAFNOSUPPORT)}
+        assert families == {f"socket-{each}" for each in (40, 17, 38, 3, 9, 11, 15, 44)}
+        assert {answers[f"socket-{each}"] for each in (1, 2, 10, 16)} == {"0"}
+        refused = {name for name, answer in answers.items() if answer == str(errno.EPERM)}
+        assert refused >= {
+            *("unshare", "keyctl", "ptrace", "personality", "tiocsti", "tiocsti-high"),
+            "clone-user",
+        }
+        assert answers["io_uring"] == answers["clone3"] == str(errno.ENOSYS)
 
 
 class TestLimits:
@@ -103,6 +156,13 @@ class TestLimits:
             assert "next\n" in sink.text(Stream.STDOUT)
         else:  # not even the engine could bring a process in
             assert outcome.message.startswith("step 2: ")
+
+    async def test_folder_that_is_too_large_ends_its_run(self, bench: Bench) -> None:
+        script = "head -c 30m /dev/zero > a; sleep 100"
+
+        outcome, _ = await bench.run(job(script, limits=RunLimits(disk=20 * MIB)))
+
+        assert (outcome.result, outcome.cause) == (AttemptResult.FAILED, "disk")
 
     async def test_open_files_are_limited(self, bench: Bench) -> None:
         _, sink = await bench.run(job("ulimit -n; ulimit -c", limits=RunLimits(open_files=77)))
