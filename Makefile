@@ -29,7 +29,7 @@ chaos: dev ## Break a cluster in every way for ten minutes, and judge it
 
 test: lint ## Everything CI runs: all checks, all tests
 	@$(PYTHON) tools/system_packages.py \
-		bwrap chromium chromedriver faketime nginx openssl pgbouncer slirp4netns
+		bwrap chromium chromedriver faketime ip nginx openssl pgbouncer slirp4netns
 	$(PYTEST) -m "not campaign"
 	$(BIN)/pytest -m campaign tests/system
 

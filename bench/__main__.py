@@ -25,6 +25,7 @@ from bench import (
     p8_recovery,
     p9_forecast,
     p9_simulation,
+    walls,
 )
 from bench.contest import Plan
 from bench.figures import Comparison
@@ -44,6 +45,7 @@ _WORKLOADS: Mapping[str, Callable[[Plan], list[Comparison]]] = {
     "P9": p9_forecast.run,
     "P9_simulation": p9_simulation.run,
     "held_transaction": held_transaction.run,
+    "walls": walls.run,
 }
 
 

@@ -181,7 +181,7 @@ class WalledRota(RotaUp):
         """Return the pid of the one process with this mark that is no monitor of the sandbox."""
 
         def find() -> int:
-            pids = [pid for pid in processes_of(mark) if not cmdline(pid).startswith(b"/usr/bin/b")]
+            pids = [pid for pid in processes_of(mark) if b"bwrap" not in cmdline(pid)]
             assert pids, f"no process has {mark}"
             return pids[-1]
 

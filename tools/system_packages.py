@@ -16,7 +16,11 @@ DAEMONS = {
     "pgbouncer",
     "redis-server",
 }  # of which Debian starts one, now and with the machine
-PACKAGES = {"bwrap": "bubblewrap", "chromedriver": "chromium-driver"}  # of commands that are called otherwise
+PACKAGES = {  # of commands that are called otherwise
+    "bwrap": "bubblewrap",
+    "chromedriver": "chromium-driver",
+    "ip": "iproute2",
+}
 PLACES = f"{os.environ['PATH']}:/usr/sbin"  # where a user looks, and where daemons are
 
 

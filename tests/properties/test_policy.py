@@ -30,7 +30,7 @@ def some(words: type[Any]) -> st.SearchStrategy[Any]:
 
 USERS = st.sampled_from(["reports", "ann", "backup"])
 HOSTS = st.sampled_from(["docker.io", "registry.example.org"])
-ROOTS = st.sampled_from(["/srv", "/srv:ro", "/srv/models"])
+ROOTS = st.sampled_from(["/srv", "/srv:rw", "/srv/models"])
 LIMITS_OF_RUNS = st.builds(
     RunLimits,
     cpu=optional(st.integers(10, 4_000)),

@@ -178,7 +178,7 @@ class Said:
             name="--policy",
             help="What else its jobs may ask for (isolation=sandbox,container, network=none, "
             "limits.memory=4GiB, executors=shell, registries=HOST, pinned_images=true, run_as=USER,"
-            " mounts=/FOLDER:ro); NAME= takes it away, NAME=[] allows none.",
+            " mounts=/FOLDER:rw); NAME= takes it away, NAME=[] allows none.",
         ),
     ] = ()
     default: Annotated[

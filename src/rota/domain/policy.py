@@ -48,7 +48,7 @@ class Policy:
     limits: RunLimits = NO_LIMITS  # a job without such a limit asks for more than any
     registries: tuple[str, ...] | None = None  # hosts
     pinned_images: bool = False  # images must be named by digest
-    mounts: tuple[str, ...] | None = None  # roots; `ROOT:ro`: only to be read
+    mounts: tuple[str, ...] | None = None  # roots; `ROOT:rw`: also to write there
     executors: tuple[JobType, ...] | None = None
 
 

@@ -33,12 +33,12 @@ class OfferKind(StrEnum):
     RUN_AS = "run_as"  # a user whom runs of this worker may be
     TYPE = "type"  # a `JobType`
     REGISTRY = "registry"  # a login of its settings
-    MOUNT = "mount"  # a root of what containers may see; `ROOT:ro` where they may only read
+    MOUNT = "mount"  # a root of what containers may see; `ROOT:rw` where they may also write
 
 
 # Kinds whose names an admin of the machine chose: they may tell of one tenant to another.
 NAMED_BY_PEOPLE = frozenset({OfferKind.RUN_AS, OfferKind.REGISTRY, OfferKind.MOUNT})
-_READ_ONLY = ":ro"
+_WRITABLE = ":rw"
 _BY_ENGINE = f"{Isolation.CONTAINER}/"
 _SHA256 = "@sha256:"
 _USUAL_REGISTRY = "docker.io"
@@ -138,16 +138,16 @@ def _kept_by(walls: Walls) -> str:
 
 
 def _mounted(mount: Mount) -> str:
-    return mount.source if mount.writable else mount.source + _READ_ONLY
+    return mount.source + (_WRITABLE if mount.writable else "")
 
 
 def is_mounted_below(mount: Mount, roots: Iterable[str]) -> bool:
     """Return whether one of these roots is or contains what is mounted."""
     inside = f"{mount.source.rstrip('/')}/"
     return any(
-        inside.startswith(f"{root.removesuffix(_READ_ONLY).rstrip('/')}/")
+        inside.startswith(f"{root.removesuffix(_WRITABLE).rstrip('/')}/")
         for root in roots
-        if not (mount.writable and root.endswith(_READ_ONLY))
+        if root.endswith(_WRITABLE) or not mount.writable
     )
 
 
@@ -169,11 +169,12 @@ def _is_below(demand: str, offered: Collection[str]) -> bool:
     kind, _, name = demand.partition("/")
     if kind != OfferKind.MOUNT:
         return False
-    mount = Mount(name.removesuffix(_READ_ONLY), "", writable=not name.endswith(_READ_ONLY))
+    mount = Mount(name.removesuffix(_WRITABLE), "", writable=name.endswith(_WRITABLE))
     prefix = f"{OfferKind.MOUNT}/"
     roots = [each.removeprefix(prefix) for each in offered if each.startswith(prefix)]
-    read_only = [root for root in roots if root.endswith(_READ_ONLY)]
-    return mount.source in roots or is_mounted_below(mount, read_only)
+    read_only = [root for root in roots if not root.endswith(_WRITABLE)]
+    is_whole = f"{mount.source}{_WRITABLE}" in roots
+    return is_whole or is_mounted_below(mount, read_only)
 
 
 _WALL_WORDS = {"process": "plain processes", "sandbox": "sandbox", "container": "containers"}
@@ -202,8 +203,8 @@ def words_of(demand: str) -> str:
         case OfferKind.REGISTRY:
             return f"login for registry {name}"
         case OfferKind.MOUNT:
-            reads = name.endswith(_READ_ONLY)
-            return f"mount {name.removesuffix(_READ_ONLY)}{'' if reads else ', writable'}"
+            writes = ", writable" if name.endswith(_WRITABLE) else ""
+            return f"mount {name.removesuffix(_WRITABLE)}{writes}"
         case _:
             return demand
 

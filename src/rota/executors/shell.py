@@ -184,6 +184,8 @@ class ShellExecutor(StepExecutor):
             enclosed = walls.enclose(spec, step, attempt.folder.room, tag)
             running = self._behind(enclosed, attempt, number, step)
         else:
+            if isinstance(attempt.folder, RoomFolder):
+                attempt.folder.room.note_worker()
             confinement = walls.confinement(spec, step, tag)
             running = self._as_process(attempt, number, step, confinement)
         limit = walls.limits(spec, step).disk

@@ -301,5 +301,4 @@ def offers_of(
     for name, reason in logins.items():
         yield Offer(OfferKind.REGISTRY, name, lacks or reason)
     for root in settings.mounts:
-        shown = str(root.path) if root.writable else f"{root.path}:ro"
-        yield Offer(OfferKind.MOUNT, shown, lacks)
+        yield Offer(OfferKind.MOUNT, str(root), lacks)

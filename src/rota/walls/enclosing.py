@@ -148,7 +148,9 @@ class Walls:
             needs.append(f"network/{isolation}/{network}")
         self._check(needs)
         account = self._account(_run_as(spec, step), isolation, room)
-        if account is not None:
+        if account is None:
+            room.note_worker()
+        else:
             room.give_to(account.user, account.group)
         confinement = _confined(account, replace(limits, disk=None), tag)
         if isolation is Isolation.SANDBOX:

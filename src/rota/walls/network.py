@@ -60,8 +60,8 @@ class NetworkFailed(Exception):
 def unreachable(allowed: Sequence[IPv4Network], own: Iterable[IPv4Address]) -> list[IPv4Network]:
     """Return what must not be reached: private networks but those allowed, and this machine.
 
-    Of the link to slirp4netns only two addresses are its own; it would look for the others in the
-    networks of the machine.
+    Of the link to slirp4netns only two addresses are its own; others may be those of a machine
+    beside this one.
     """
     closed = [*_PRIVATE, *_LINK.address_exclude(_GATEWAYS)]
     for opened in allowed:

@@ -21,10 +21,10 @@ from rota.walls import seccomp
 from rota.walls.enclosing import Output, Walls, WallUnavailable, account_of
 from rota.walls.network import Talk
 
-_PLACES = f"{os.defpath}:/usr/local/bin:/usr/sbin:/sbin"
+_PLACES = "/usr/bin:/usr/local/bin:/bin:/usr/sbin:/sbin"  # not the PATH of whoever starts it
 _OLDEST_BWRAP = (0, 8, 0)  # the first with --disable-userns
-_OLDEST_SLIRP = (1, 1, 0)  # the first that keeps the gateway's neighbours apart from loopback
-_OLDEST_LIBSLIRP = (4, 1, 0)
+_OLDEST_SLIRP = (1, 0, 1)
+_OLDEST_LIBSLIRP = (4, 6, 1)  # before it packets could make it write where it must not
 _TRIAL = ["/bin/sh", "-c", "exit 0"]
 _WITHIN = 20.0  # seconds
 _SMALL = RunLimits(cpu=1000, memory=64 * 1024 * 1024, processes=50, open_files=256)

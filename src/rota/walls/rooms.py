@@ -31,11 +31,11 @@ _MS_BIND = 4096
 
 @dataclass(slots=True)
 class Room:
-    """Folders of one attempt, and the users that it has had so far."""
+    """Folders of one attempt, and the users that its steps were so far."""
 
     top: Path
     user: int | None = None  # who owns it; None: the worker's own
-    users: set[int] = field(default_factory=lambda: {os.geteuid()})
+    users: set[int] = field(default_factory=set)
     lent: int | None = None  # the user of its own that it was given
     _files: int = 0
 
@@ -61,6 +61,10 @@ class Room:
         """Return a path of its own, beside the folders of its user."""
         self._files += 1
         return self.top / f"file{self._files}{suffix}"
+
+    def note_worker(self) -> None:
+        """Note that a step is the worker's own user: files of that are the attempt's, too."""
+        self.users.add(os.geteuid())
 
     def give_to(self, user: int, group: int) -> None:
         """Let a user work in it from now on; what others made in it stays theirs."""

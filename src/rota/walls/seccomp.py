@@ -17,6 +17,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any
 
 # Both by number: (x86-64, aarch64). Calls above 424 have the same one on all machines.
@@ -100,6 +101,7 @@ _KILL, _ALLOW, _FAIL = 0x80000000, 0x7FFF0000, 0x00050000
 _Instruction = tuple[_Code, int, int, int]  # jumps, if true and if false, skip so many
 
 
+@lru_cache
 def program(machine: str = "") -> bytes:
     """Assemble the filter for a kind of machine, this one by default; `KeyError`: unknown."""
     kind = _MACHINES[machine or platform.machine()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from datetime import timedelta
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,13 @@ class TestDefaults:
         assert [event.data["network"] for event in told] == ["none", "none"]
 
 
+def before_walls(dialect: str) -> int:
+    """Number of the migration before the one that knows of walls."""
+    files = (resources.files(f"rota.store.{dialect}") / "migrations").iterdir()
+    [number] = [int(it.name.split("_")[0]) for it in files if it.name.endswith("_walls.sql")]
+    return number - 1
+
+
 class TestMigration:
     """A store of the release before, with a worker and a run that waits, goes on as it was."""
 
@@ -187,7 +195,7 @@ class TestMigration:
         with closing(sqlite3.connect(path)) as old, old:
             old.execute("DROP TABLE private_pool")
             old.execute("DELETE FROM meta WHERE key = 'walls'")
-            old.execute("PRAGMA user_version = 8")
+            old.execute(f"PRAGMA user_version = {before_walls('sqlite')}")
 
         store = await open_sqlite(path, clock=clock)
         await self.goes_on(store, clock)
@@ -203,7 +211,8 @@ class TestMigration:
         old = await asyncpg.connect(address)
         await old.execute("DROP TABLE private_pool")
         await old.execute("DELETE FROM meta WHERE key = 'walls'")
-        await old.execute("UPDATE meta SET value = '9' WHERE key = 'schema'")
+        number = str(before_walls("postgres"))
+        await old.execute("UPDATE meta SET value = $1 WHERE key = 'schema'", number)
         await old.close()
 
         store = await open_postgres(address, clock=clock)

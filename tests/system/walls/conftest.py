@@ -115,7 +115,7 @@ def machine(_programs: None, request: pytest.FixtureRequest) -> Iterator[Machine
         yield builder(stack)(USERS[request.param])
 
 
-@pytest.fixture(scope="class")
+@pytest.fixture(scope="module")
 def liberal(_programs: None) -> Iterator[Machine]:
     """A worker that is root, and lets jobs be other users."""
     with ExitStack() as stack:

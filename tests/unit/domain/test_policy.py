@@ -185,8 +185,8 @@ class TestWalls:
         assert told(policy, walls=self.SANDBOX) == []
 
     def test_mounts_lie_below_roots_and_write_only_where_that_is_allowed(self) -> None:
-        assert told(Policy(mounts=("/srv",)), walls=self.BOX) == []
-        assert told(Policy(mounts=("/srv:ro",)), walls=self.BOX) == [
+        assert told(Policy(mounts=("/srv:rw",)), walls=self.BOX) == []
+        assert told(Policy(mounts=("/srv",)), walls=self.BOX) == [
             ("mounts", "mount /srv/out, writable, is not allowed")
         ]
         assert len(told(Policy(mounts=()), walls=self.BOX)) == 2

@@ -72,8 +72,8 @@ def test_a_container_asks_for_its_login_and_mounts() -> None:
         "wall/container",
         "network/container/none",
         "registry/team",
-        "mount//srv:ro",
-        "mount//out",
+        "mount//srv",
+        "mount//out:rw",
     ]
 
 
@@ -117,9 +117,13 @@ def test_of_a_missing_wall_its_network_is_not_told(offers: set[str], lacks: list
     ("source", "is_writable", "roots", "is_there"),
     [
         ("/srv/models", False, {"mount//srv/models"}, True),
-        ("/srv/models/a", True, {"mount//srv/models"}, True),
-        ("/srv/models", False, {"mount//srv:ro"}, True),
-        ("/srv/models", True, {"mount//srv:ro"}, False),
+        ("/srv/models", True, {"mount//srv/models:rw"}, True),
+        ("/srv/models", False, {"mount//srv/models:rw"}, True),
+        ("/srv/models/a", False, {"mount//srv/models"}, True),
+        # Below what they may write, jobs could put links in the place of what others mount.
+        ("/srv/models/a", True, {"mount//srv/models:rw"}, False),
+        ("/srv/models/a", False, {"mount//srv/models:rw"}, False),
+        ("/srv/models", True, {"mount//srv"}, False),
         ("/srv/models2", False, {"mount//srv/models"}, False),
         ("/srv", False, {"mount//srv/models"}, False),
         ("/srv", False, set(), False),
@@ -158,10 +162,11 @@ def test_what_a_worker_lacks_is_told_in_words() -> None:
         ("wall/container", "containers", ("isolation",)),
         ("network/sandbox/outbound", "outbound network in sandboxes", ("network",)),
         ("limit/memory", "limit of memory", ("limits", "memory")),
+        ("limit/container/cpu", "limit of cpu in containers", ("limits", "cpu")),
         ("run_as/ann", "user ann (run_as)", ("run_as",)),
         ("registry/team", "login for registry team", ("registry",)),
-        ("mount//srv:ro", "mount /srv", ("mounts",)),
-        ("mount//srv", "mount /srv, writable", ("mounts",)),
+        ("mount//srv", "mount /srv", ("mounts",)),
+        ("mount//srv:rw", "mount /srv, writable", ("mounts",)),
     ],
 )
 def test_a_demand_has_words_and_a_field(demand: str, words: str, field: tuple[str, ...]) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.executors.work_folder import FoundEmpty, WorkFolder, WorkFolders
+from rota.executors.work_folder import FoundEmpty, RoomFolder, WorkFolder, WorkFolders
+from rota.walls.rooms import Rooms
 from testkit.clock import FakeClock, FakeTicker
 
 pytestmark = pytest.mark.anyio
@@ -130,3 +131,40 @@ def test_same_change_time_proves_nothing_unless_another_would_differ(
 
 async def test_folder_is_private(scene: Scene) -> None:
     assert scene.use().stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+class TestRooms:
+    """Folders of jobs that are other users than the worker, which is root and reads them."""
+
+    def folder(self, tmp_path: Path) -> RoomFolder:
+        room = Rooms(tmp_path / "rooms", range(70_000, 70_001), may_mount=False).take()
+        room.give_to(70_000, 70_000)
+        return RoomFolder(room)
+
+    def test_what_its_user_wrote_is_read(self, tmp_path: Path) -> None:
+        folder = self.folder(tmp_path)
+        folder.output.write_text("[1]")
+        os.chown(folder.output, 70_000, 70_000)
+
+        assert folder.read_outputs() == ([1], "")
+
+    def test_a_second_name_of_the_workers_own_file_is_not(self, tmp_path: Path) -> None:
+        """No link that could be refused: whose file it is tells it."""
+        folder = self.folder(tmp_path)
+        (tmp_path / "secret").write_text("[1]")
+        folder.output.hardlink_to(tmp_path / "secret")
+        folder.progress.hardlink_to(tmp_path / "secret")
+
+        outputs, complaint = folder.read_outputs()
+        assert outputs is None
+        assert "the file of another user" in complaint
+        assert folder.read_progress() == ""
+
+    def test_once_a_step_was_the_worker_its_files_are_the_attempts(self, tmp_path: Path) -> None:
+        folder = self.folder(tmp_path)
+        folder.output.write_text("[1]")
+
+        folder.room.note_worker()
+
+        assert folder.read_outputs() == ([1], "")

@@ -94,8 +94,8 @@ POLICY = Section(
             "mounts",
             ListOf(ROOT, most=100),
             "Folders of workers' machines that containers may see, with all below them; "
-            "`/FOLDER:ro`: only to be read.",
-            examples=(["/srv/models:ro"],),
+            "`/FOLDER:rw`: also to write there.",
+            examples=(["/srv/models", "/srv/out:rw"],),
         ),
         Field(
             "executors",

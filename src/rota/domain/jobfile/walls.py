@@ -126,7 +126,7 @@ class Folder(Text):
         return path
 
 
-ROOT = Folder("an absolute path, with :ro behind it if it may only be read")
+ROOT = Folder("an absolute path, with :rw behind it if it may be written to")
 
 RUN_LIMITS = Section(
     "run_limits",

@@ -65,7 +65,7 @@ def test_a_policy_tells_which_walls_jobs_may_have() -> None:
         "limits": {"cpu": 0.5, "memory": "4GiB", "processes": 500},
         "registries": ["registry.example.org:5000"],
         "pinned_images": True,
-        "mounts": ["/srv/models:ro"],
+        "mounts": ["/srv/models", "/srv/out:rw"],
         "executors": ["shell", "container"],
     }
 

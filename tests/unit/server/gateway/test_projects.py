@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from rota.domain.access import Role, TokenTerms
+from rota.domain.walls import NEW_CLUSTER
 from rota.operations.tokens import create_token
 from tests.unit.server.gateway.served import YAML, Served, job, job_file
 
@@ -317,3 +318,56 @@ async def test_advice_names_what_to_tighten(served: Served) -> None:
     assert "run as plain processes" in found[1]["message"]
     assert found[2]["message"].startswith("default is shared by all projects, and plain processes")
     assert found[2]["action"].startswith("rota pool set default --private")
+
+
+async def test_defaults_are_shown_to_members_and_changed_by_admins(served: Served) -> None:
+    await served.engine.store.settle_walls(NEW_CLUSTER)
+    client = await served.client()
+    viewer = await served.client(Role.VIEWER)
+
+    shown = await viewer.get("/api/v1/defaults")
+    refused = await viewer.patch("/api/v1/defaults", json={"isolation": "process"})
+    wrong = await client.patch("/api/v1/defaults", json={"isolation": "container"})
+    changed = await client.patch("/api/v1/defaults", json={"network": "none"})
+
+    assert shown.json() == {
+        "isolation": "sandbox",
+        "network": "outbound",
+        "has_shared_process": False,
+    }
+    assert (refused.status_code, wrong.status_code) == (403, 422)
+    assert changed.json()["network"] == "none"
+
+
+async def test_a_pool_is_told_as_one_that_refuses_processes(served: Served) -> None:
+    await made(served)
+    client = await served.client()
+
+    nothing = await client.put("/api/v1/pools/default", json={})
+    private = await client.put("/api/v1/pools/default", json={"private": True})
+    given = await client.put("/api/v1/pools/default", json={"projects": ["default"]})
+
+    assert nothing.status_code == 422
+    assert (private.json()["is_private"], private.json()["refuses_processes"]) == (True, True)
+    assert (given.json()["is_private"], given.json()["refuses_processes"]) == (True, False)
+
+
+async def test_a_job_beyond_the_walls_of_its_project_is_refused_where_it_says_so(
+    served: Served,
+) -> None:
+    client = await served.client()
+    policy = {"isolation": ["sandbox"], "limits": {"memory": "1GiB"}}
+    await client.patch("/api/v1/projects/default", json={"policy": policy})
+    file = "jobs:\n  - name: tidy\n    isolation: process\n    steps: [{run: x}]\n"
+
+    answer = await client.post("/api/v1/jobs:apply", content=file, headers=YAML)
+
+    assert answer.status_code == 422
+    told = [(it["line"], it["message"]) for it in answer.json()["errors"]]
+    assert told == [
+        (
+            2,
+            "tidy: limits.memory must be set, to at most 1GiB by the policy of project default",
+        ),
+        (3, "tidy: isolation process is not allowed by the policy of project default"),
+    ]
