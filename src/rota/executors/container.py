@@ -37,7 +37,7 @@ from rota.executors.work_folder import WorkFolder, end_of, last_line_of
 from rota.ports.clock import Clock
 from rota.ports.executor import Assignment, AttemptReports, Exit, Keeper, OutputSink, Process
 from rota.ports.work import Fence, StepOutcome
-from rota.walls.box import OUT_OF_MEMORY, Box, Command, LeaseEnded, NetworkLine
+from rota.walls.box import OUT_OF_MEMORY, Box, Command, Connect, LeaseEnded
 from rota.walls.container import (
     HOME,
     JOB,
@@ -62,6 +62,7 @@ from rota.walls.engine import (
 )
 from rota.walls.images import ImageRefused, Images
 from rota.walls.leftovers import Sweeper
+from rota.walls.network import NetworkFailed
 from rota.walls.rooms import remove_tree
 
 _OPEN = 0o777  # for whatever user the job has; above it is a folder of the worker alone
@@ -69,15 +70,21 @@ _SCRIPT = 0o755
 _FIRST_LOOK, _LONGEST_LOOK = timedelta(milliseconds=10), timedelta(seconds=1)
 _PULSE = timedelta(seconds=2)
 _PATIENCE = 120.0  # seconds without an answer of the engine before a step counts as failed
-_SPILLED = (EngineAway, EngineRefused, ImageRefused, MountRefused, LeaseEnded, Unavailable)
+_SPILLED = (
+    EngineAway,
+    EngineRefused,
+    ImageRefused,
+    MountRefused,
+    NetworkFailed,
+    LeaseEnded,
+    Unavailable,
+)
 _KILLED = 128 + signal.SIGKILL
 _BY_ENGINE = b"OCI runtime"  # in what engines print where a command cannot be executed
 _ENDED_ALONE = "the container ended while the step ran: by somebody's hand, or with its engine"
 _STREAMS = {1: Stream.STDOUT, 2: Stream.STDERR}
 
 log = structlog.get_logger()
-
-Connect = Callable[[str, int], Awaitable[NetworkLine]]
 
 
 class MountedFolder(WorkFolder):
@@ -402,17 +409,25 @@ class _StepInContainer:
         return await self._end_of(process)
 
     async def _pass_on_while_alive(self, output: EngineOutput) -> None:
-        """Pass on all that is printed; raise `EngineAway` if the engine is silent for too long."""
+        """Pass on all that is printed.
+
+        Raise `EngineAway` if the engine is silent for too long, `EngineRefused` without a network.
+        """
         loop = asyncio.get_running_loop()
-        passing, pulse = loop.create_task(self._pass_on(output)), loop.create_task(self._watch())
+        watches = self._pass_on(output), self._watch(), self._watch_network()
+        tasks = [loop.create_task(each) for each in watches]
         try:
-            done, _ = await asyncio.wait({passing, pulse}, return_when="FIRST_COMPLETED")
+            done, _ = await asyncio.wait(tasks, return_when="FIRST_COMPLETED")
             for task in done:
                 task.result()
         finally:
-            for task in (passing, pulse):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(passing, pulse, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _watch_network(self) -> None:
+        reason = await self._box.network_ended()
+        raise EngineRefused(f"the network of the container ended: {reason}")
 
     async def _pass_on(self, output: EngineOutput) -> None:
         while (piece := await read_output(output)) is not None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 
 from rota.ports.clock import Clock
-from rota.ports.executor import AttemptReports, Keeper
+from rota.ports.executor import AttemptReports, Keeper, Spawner
 from rota.ports.work import Offer
 from rota.walls import hold
 from rota.walls.container import ContainerSettings, find_socket, offers_of, why_no_socket
+from rota.walls.network import NAMESERVER, Outbound, WayOut
+from rota.walls.probe import find_slirp
 from rota.walls.rooms import remove_tree
 
 if TYPE_CHECKING:
@@ -49,6 +53,23 @@ class ContainerPlace:
     keeper: Keeper
     clock: Clock
     may_start: Callable[[], bool]
+    spawner: Spawner
+    networks: tuple[IPv4Network, ...]  # private, and open to outbound
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerNetwork:
+    """Giver of ways out, which do not lead to the machine's own networks."""
+
+    outbound: Outbound
+    keeper: Keeper
+
+    async def connect(self, container: str) -> WayOut:
+        namespace = await self.keeper.network(container)
+        try:
+            return await self.outbound.attach_to(namespace)
+        finally:
+            os.close(namespace)
 
 
 async def open_containers(settings: ContainerSettings, place: ContainerPlace) -> Containers:
@@ -66,7 +87,7 @@ async def open_containers(settings: ContainerSettings, place: ContainerPlace) ->
 
 
 def _none(settings: ContainerSettings, reason: str, *, is_swept: bool) -> Containers:
-    return Containers(tuple(offers_of(settings, reason, {})), is_swept)
+    return Containers(tuple(offers_of(settings, reason)), is_swept)
 
 
 async def _open(settings: ContainerSettings, place: ContainerPlace) -> Containers:
@@ -86,14 +107,17 @@ async def _open(settings: ContainerSettings, place: ContainerPlace) -> Container
     if engine is None:
         return _none(settings, _NOT_FOUND if settings.engine else _NONE, is_swept=is_swept)
     work_root, programs = place.folder / "containers", place.folder / "programs"
-    trial = ContainerTrial(engine, sweeper, labels, place.folder / "trial", programs)
+    trial = ContainerTrial(engine, sweeper, place.keeper, labels, place.folder / "trial", programs)
     await _make_empty(work_root, trial)
     if not hold.why_not_here():
         hold.write_programs(programs)
     lacks = await trial.lacks()
+    slirp, no_slirp = await find_slirp()
+    network = ContainerNetwork(Outbound(slirp, place.spawner, place.networks), place.keeper)
+    no_outbound = lacks or no_slirp or await trial.outbound_lacks(network.connect)
     logins, reasons = _logins(settings.registries)
-    offers = tuple(offers_of(settings, lacks, reasons))
-    log.info("containers.tried", engine=socket, lacks=lacks)
+    offers = tuple(offers_of(settings, lacks, no_outbound, reasons))
+    log.info("containers.tried", engine=socket, lacks=lacks, outbound_lacks=no_outbound)
     if lacks:
         await engine.close()
         return Containers(offers, is_swept)
@@ -107,6 +131,8 @@ async def _open(settings: ContainerSettings, place: ContainerPlace) -> Container
         programs=programs,
         roots=settings.mounts,
         security=trial.security,
+        connect=None if no_outbound else network.connect,
+        network_files={"/etc/resolv.conf": str(_resolver(place.folder))},
         clear=trial.clear,
     )
     executor = ContainerExecutor(place.reports, place.clock, ground, place.may_start)
@@ -124,6 +150,13 @@ def _removed(root: Path) -> list[Path]:
     remove_tree(root)
     root.mkdir(mode=_PRIVATE, exist_ok=True)
     return list(root.iterdir())
+
+
+def _resolver(folder: Path) -> Path:
+    """Write what containers with a way out ask for the addresses of names."""
+    path = folder / "resolv.conf"
+    path.write_text(f"nameserver {NAMESERVER}\n", "ascii")
+    return path
 
 
 def _logins(file: Path | None) -> tuple[dict[str, Login], dict[str, str]]:

@@ -254,6 +254,8 @@ class _Worker:
             KeeperConnection(socket.socket(fileno=int(os.environ["ROTA_KEEPER_FD"]))),
             self._clock,
             lambda: self._clock.monotonic() < self._guard.deadline,
+            self._guard,
+            from_option(self._options.walls).networks,
         )
         containers = await open_containers(containers_from_option(self._options.containers), place)
         if containers.executor is not None:

@@ -11,13 +11,14 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from rota.ports.clock import Clock
 from rota.ports.executor import Keeper
 from rota.walls.container import PROGRAMS_AT
 from rota.walls.engine import Engine, EngineAway, EngineRefused, read_output
 from rota.walls.leftovers import Sweeper
+from rota.walls.network import WayOut
 from rota.walls.usage import Meter
 
 OUT_OF_MEMORY = "oom"
@@ -27,10 +28,7 @@ _ENDS_WITHIN = 10.0  # seconds
 _ENDED = (404, 409)  # what engines say of a container that is not there, or does not run
 
 
-class NetworkLine(Protocol):
-    """Way out of a container that has no network of its own."""
-
-    async def close(self) -> None: ...
+Connect = Callable[[str], Awaitable[WayOut]]  # by the name of a container that was started
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +60,18 @@ class Box:
         self._creating: asyncio.Task[str] | None = None
         self._was_used = False
         self._killing: asyncio.Task[None] | None = None
-        self._line: NetworkLine | None = None
+        self._way_out: WayOut | None = None
 
     async def open(
         self,
         config: Mapping[str, Any],
         *,
         may_start: Callable[[], bool],
-        connect: Callable[[str, int], Awaitable[NetworkLine]] | None,
+        connect: Connect | None,
     ) -> None:
         """Create and start it; nothing of the job runs in it yet.
 
-        `may_start` says whether the worker's lease has time left. `connect` gives the network of a
-        container to its job, by its name and the host's pid of its first process.
+        `may_start` says whether the worker's lease has time left.
         """
         self._is_noted = True
         self._sweeper.journal.note(self.name, self.engine.socket)
@@ -93,7 +90,16 @@ class Box:
         await self._keeper.started(self.name, state.pid)
         self.meter = Meter(self.engine, self.name, container_id)
         if connect is not None:
-            self._line = await connect(self.name, state.pid)
+            self._way_out = await connect(self.name)
+
+    async def network_ended(self) -> str:
+        """Wait until its way out is closed, if it has one at all; return why."""
+        way_out = self._way_out
+        if way_out is None:
+            await asyncio.Event().wait()
+            return ""
+        await asyncio.shield(way_out.ended)
+        return way_out.obituary()
 
     async def make_room(self) -> None:
         """Kill what an earlier step left running."""
@@ -165,8 +171,8 @@ class Box:
             return
         is_unsure = await self._may_come_later()
         await self._sweeper.remove(self.engine, self.name, on_trouble, is_unsure=is_unsure)
-        if self._line is not None:
-            await self._line.close()
+        if self._way_out is not None:
+            await self._way_out.close()
         await self._keeper.release(self.name)
 
     async def _may_come_later(self) -> bool:

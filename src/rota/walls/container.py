@@ -256,7 +256,6 @@ def why_no_target(target: str) -> str:
 
 _USUAL = ("/run/docker.sock", "/run/podman/podman.sock")
 _USUAL_OF_USER = ("docker.sock", "podman/podman.sock")  # in XDG_RUNTIME_DIR
-NO_OUTBOUND = "this version has none yet"
 
 
 def find_socket(told: str) -> str:
@@ -283,7 +282,10 @@ def why_no_socket(path: str) -> str:
 
 
 def offers_of(
-    settings: ContainerSettings, lacks: str, logins: Mapping[str, str]
+    settings: ContainerSettings,
+    lacks: str,
+    no_outbound: str = "",
+    logins: Mapping[str, str] | None = None,
 ) -> Iterator[Offer]:
     """Yield what a worker offers of containers; `logins` says why each of them is of no use."""
     yield Offer(OfferKind.TYPE, "container", lacks)
@@ -291,14 +293,14 @@ def offers_of(
     no_host = "the worker's setting container_network_host does not allow it"
     reasons = {
         Network.NONE: "",
-        Network.OUTBOUND: NO_OUTBOUND,
+        Network.OUTBOUND: no_outbound,
         Network.HOST: "" if settings.network_host else no_host,
     }
     for network, reason in reasons.items():
         yield Offer(OfferKind.NETWORK, f"container/{network}", lacks or reason)
     for name in LIMITS:
         yield Offer(OfferKind.LIMIT, f"container/{name}", lacks)
-    for name, reason in logins.items():
+    for name, reason in (logins or {}).items():
         yield Offer(OfferKind.REGISTRY, name, lacks or reason)
     for root in settings.mounts:
         yield Offer(OfferKind.MOUNT, str(root), lacks)

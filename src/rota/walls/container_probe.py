@@ -18,12 +18,13 @@ from typing import Any
 
 import structlog
 
+from rota.domain.errors import Unavailable
 from rota.domain.spec import RunLimits
+from rota.ports.executor import Keeper
 from rota.walls import hold
+from rota.walls.box import Box, Connect
 from rota.walls.container import (
-    JOB,
     NO_NEW_PRIVILEGES,
-    PROGRAMS_AT,
     Frame,
     bind_mount,
     config_of,
@@ -31,8 +32,9 @@ from rota.walls.container import (
     ulimits,
     why_no_socket,
 )
-from rota.walls.engine import Engine, EngineAway, EngineFacts, EngineRefused, read_output
+from rota.walls.engine import Engine, EngineAway, EngineFacts, EngineRefused
 from rota.walls.leftovers import Sweeper
+from rota.walls.network import NetworkFailed
 
 _IMAGE = "rota-trial:1"
 _OLDEST_API = (1, 41)  # of Docker 20.10 and Podman 4
@@ -51,6 +53,7 @@ class ContainerTrial:
 
     engine: Engine
     sweeper: Sweeper
+    keeper: Keeper
     labels: Mapping[str, str]
     folder: Path  # to be mounted, as those of jobs are
     programs: Path
@@ -67,19 +70,29 @@ class ContainerTrial:
                     return reason
                 self.security = security_options(self.programs, is_podman=facts.is_podman)
                 await self.engine.import_image(_archive(), _IMAGE)
-                return await self._try()
-        except (EngineAway, EngineRefused) as error:
+                return await self._try(None)
+        except (EngineAway, EngineRefused, Unavailable) as error:
             return f"a container could not be tried: {error}"
         except TimeoutError:
             return f"a container could not be tried within {_TRIED_WITHIN:g} s"
 
-    async def _try(self) -> str:
-        name = self._name("trial")
+    async def outbound_lacks(self, connect: Connect) -> str:
+        """Return why containers cannot have a way out of their own; "": they can."""
+        try:
+            async with asyncio.timeout(_TRIED_WITHIN):
+                return await self._try(connect)
+        except (EngineAway, EngineRefused, NetworkFailed, Unavailable) as error:
+            return str(error)
+        except TimeoutError:
+            return f"it could not be tried within {_TRIED_WITHIN:g} s"
+
+    async def _try(self, connect: Connect | None) -> str:
         self.folder.mkdir(exist_ok=True)
+        user = "65534:65534"
         frame = Frame(
             image_id=await self._image(),
             volumes=(),
-            user="65534:65534",
+            user=user,
             labels=self.labels,
             job_folder=str(self.folder.absolute()),
             told_folder=str(self.folder.absolute()),
@@ -87,21 +100,15 @@ class ContainerTrial:
             limits=_SMALL,
             security=self.security,
         )
+        box = Box(self._name("trial"), self.engine, self.keeper, self.sweeper, user)
         try:
-            await self._begin(name, config_of(frame))
-            # One that our own folder gives it: so the engine sees the folders that we see.
-            argv = [f"{PROGRAMS_AT}/term"]
-            process = await self.engine.new_process(name, argv, user="65534:65534", env={}, cwd=JOB)
-            said = b""
-            async with self.engine.running(process) as output:
-                while (piece := await read_output(output)) is not None:
-                    said += piece[1]
-            code = (await self.engine.process(process)).exit_code
-            await self.engine.usage(name)
-            words = " ".join(said.decode(errors="replace").split())
-            return "" if code == 0 else f"a process in it ended with {code}: {words}"
+            await box.open(config_of(frame), may_start=lambda: True, connect=connect)
+            # A program of our own folder: so the engine sees the folders that we see.
+            await box.terminate()
+            await self.engine.usage(box.name)
+            return ""
         finally:
-            await self.sweeper.remove(self.engine, name)
+            await box.remove(lambda trouble: log.warning("trial.left", error=trouble))
 
     async def clear(self, folders: Sequence[Path]) -> None:
         """Remove folders that hold what other users made; what cannot be removed is told."""
