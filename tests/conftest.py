@@ -20,7 +20,9 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 SYSTEM_TESTS = Path(__file__).parent / "system"
 # Fixtures, and parameters of those that know several adapters, behind which a real server runs.
-SERVERS = frozenset({"azure", "database", "nats", "notify", "postgres", "postgres_server", "s3"})
+SERVERS = frozenset(
+    {"azure", "database", "engine_room", "nats", "notify", "postgres", "postgres_server", "s3"}
+)
 
 # A red build is about the change, so the examples are the same in every run;
 # `--hypothesis-profile=explore` looks for new ones. `make check` tries the first few only.

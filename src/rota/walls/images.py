@@ -58,7 +58,7 @@ def parse_reference(text: str) -> Reference:
     if not colon or "/" in tag:  # that colon is of a port
         before, tag = name, ""
     host, path = _host_and_path(before)
-    is_good = _PATH.fullmatch(path) and (not tag or _TAG.fullmatch(tag))
+    is_good = _PATH.fullmatch(path) and (before == name or _TAG.fullmatch(tag))
     if not is_good or ("@" in text and not _DIGEST.fullmatch(digest)):
         raise ImageRefused(f'"{text}" is not the name of an image, such as debian:12')
     return Reference(host, path, "" if digest else tag or _LATEST, digest)
