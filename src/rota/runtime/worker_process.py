@@ -191,8 +191,9 @@ class _Worker:
         """Serve until told to stop."""
         # Before there is a lease to renew: starting this takes a while, and starts processes.
         self._guard.prolong(self._clock.monotonic() + _STARTING.total_seconds())
-        walls = await self._build_walls(guard_mode)
-        containers = await self._open_containers()
+        walls, containers = await asyncio.gather(
+            self._build_walls(guard_mode), self._open_containers()
+        )
         functions = await self._serve_functions() if self._options.app else ()
         self._attempts.serve_with(self._executors)
         self._attempts.spool.open()
