@@ -20,7 +20,9 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 SYSTEM_TESTS = Path(__file__).parent / "system"
 # Fixtures, and parameters of those that know several adapters, behind which a real server runs.
-SERVERS = frozenset({"azure", "database", "nats", "notify", "postgres", "postgres_server", "s3"})
+SERVERS = frozenset(
+    {"azure", "database", "engine_room", "nats", "notify", "postgres", "postgres_server", "s3"}
+)
 
 # A red build is about the change, so the examples are the same in every run;
 # `--hypothesis-profile=explore` looks for new ones. `make check` tries the first few only.
@@ -31,13 +33,18 @@ settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="tests that take minutes, too")
     parser.addoption("--postgres", type=int, help="the version for all tests of the store")
     parser.addoption(
         "--renew-schemas", action="store_true", help="write the checked-in schemas of the stores"
     )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--long"):
+        long = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
     for item in items:
         if item.path.is_relative_to(SYSTEM_TESTS):
             item.add_marker(pytest.mark.system)

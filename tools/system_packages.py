@@ -11,14 +11,19 @@ import shutil
 import subprocess
 import sys
 
-DAEMONS = {
-    "nginx",
-    "pgbouncer",
-    "redis-server",
-}  # of which Debian starts one, now and with the machine
+DAEMONS = {  # that Debian starts with a package, now and with the machine
+    "docker-registry": ("docker-registry",),
+    "docker.io": ("docker", "containerd"),
+    "nginx": ("nginx",),
+    "pgbouncer": ("pgbouncer",),
+    "redis-server": ("redis-server",),
+}
 PACKAGES = {  # of commands that are called otherwise
+    "busybox": "busybox-static",
     "bwrap": "bubblewrap",
     "chromedriver": "chromium-driver",
+    "dockerd": "docker.io",
+    "htpasswd": "apache2-utils",
     "ip": "iproute2",
 }
 PLACES = f"{os.environ['PATH']}:/usr/sbin"  # where a user looks, and where daemons are
@@ -39,9 +44,10 @@ def main(*commands: str) -> None:
     if run(*install):
         run("apt-get", "update", "-qq")
         run(*install)
-    for daemon in DAEMONS.intersection(missing):  # whoever needs one starts his own
-        run("invoke-rc.d", daemon, "stop")
-        run("update-rc.d", daemon, "disable")
+    for package in DAEMONS.keys() & set(missing):  # whoever needs one starts his own
+        for daemon in DAEMONS[package]:
+            run("invoke-rc.d", daemon, "stop")
+            run("update-rc.d", daemon, "disable")
 
 
 def run(*command: str) -> int:

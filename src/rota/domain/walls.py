@@ -29,7 +29,7 @@ LIMITS = tuple(each.name for each in fields(RunLimits))
 class OfferKind(StrEnum):
     WALL = "wall"  # a name of `Isolation`
     NETWORK = "network"  # `sandbox/none`, `container/outbound`, …
-    LIMIT = "limit"  # a field of `RunLimits`
+    LIMIT = "limit"  # a field of `RunLimits`; in containers `container/cpu`, …
     RUN_AS = "run_as"  # a user whom runs of this worker may be
     TYPE = "type"  # a `JobType`
     REGISTRY = "registry"  # a login of its settings
@@ -39,6 +39,7 @@ class OfferKind(StrEnum):
 # Kinds whose names an admin of the machine chose: they may tell of one tenant to another.
 NAMED_BY_PEOPLE = frozenset({OfferKind.RUN_AS, OfferKind.REGISTRY, OfferKind.MOUNT})
 _WRITABLE = ":rw"
+_BY_ENGINE = f"{Isolation.CONTAINER}/"
 _SHA256 = "@sha256:"
 _USUAL_REGISTRY = "docker.io"
 
@@ -124,11 +125,16 @@ def demanded(walls: Walls | None) -> tuple[str, ...]:
     return (
         *(f"{OfferKind.WALL}/{wall}" for wall in walls.isolation if wall is not Isolation.PROCESS),
         *(f"{OfferKind.NETWORK}/{network}" for network in walls.network),
-        *(f"{OfferKind.LIMIT}/{name}" for name in walls.limited),
+        *(f"{OfferKind.LIMIT}/{_kept_by(walls)}{name}" for name in walls.limited),
         *(f"{OfferKind.RUN_AS}/{user}" for user in walls.run_as),
         *([f"{OfferKind.REGISTRY}/{walls.registry}"] if walls.registry else []),
         *(f"{OfferKind.MOUNT}/{_mounted(mount)}" for mount in walls.mounts),
     )
+
+
+def _kept_by(walls: Walls) -> str:
+    """Return what goes before the name of a limit: those of containers are kept by the engine."""
+    return _BY_ENGINE if Isolation.CONTAINER in walls.isolation else ""
 
 
 def _mounted(mount: Mount) -> str:
@@ -149,19 +155,26 @@ def missing(demands: Iterable[str], offered: Collection[str]) -> list[str]:
     """List the demands that offers do not meet; of a missing wall not what belongs to it."""
     lacks = [each for each in demands if each not in offered and not _is_below(each, offered)]
     walls = [each.partition("/")[2] for each in lacks if each.startswith(f"{OfferKind.WALL}/")]
-    parts = tuple(f"{OfferKind.NETWORK}/{wall}/" for wall in walls)
+    kinds = OfferKind.NETWORK, OfferKind.LIMIT
+    parts = tuple(f"{kind}/{wall}/" for kind in kinds for wall in walls)
     return [each for each in lacks if not (parts and each.startswith(parts))]
 
 
 def _is_below(demand: str, offered: Collection[str]) -> bool:
-    """Return whether a demand is for a mount below a root that containers may see."""
+    """Return whether a demand is for a mount that a root of containers allows.
+
+    One that may be written to is mounted whole: below it jobs could put links in the place of what
+    others mount.
+    """
     kind, _, name = demand.partition("/")
     if kind != OfferKind.MOUNT:
         return False
     mount = Mount(name.removesuffix(_WRITABLE), "", writable=name.endswith(_WRITABLE))
     prefix = f"{OfferKind.MOUNT}/"
-    roots = (each.removeprefix(prefix) for each in offered if each.startswith(prefix))
-    return is_mounted_below(mount, roots)
+    roots = [each.removeprefix(prefix) for each in offered if each.startswith(prefix)]
+    read_only = [root for root in roots if not root.endswith(_WRITABLE)]
+    is_whole = f"{mount.source}{_WRITABLE}" in roots
+    return is_whole or is_mounted_below(mount, read_only)
 
 
 _WALL_WORDS = {"process": "plain processes", "sandbox": "sandbox", "container": "containers"}
@@ -183,7 +196,8 @@ def words_of(demand: str) -> str:
             wall, _, network = name.partition("/")
             return f"{_NETWORK_WORDS.get(network, network)} {_INSIDE.get(wall, wall)}"
         case OfferKind.LIMIT:
-            return f"limit of {name.replace('_', ' ')}"
+            inside = f" {_INSIDE['container']}" if name.startswith(_BY_ENGINE) else ""
+            return f"limit of {name.removeprefix(_BY_ENGINE).replace('_', ' ')}{inside}"
         case OfferKind.RUN_AS:
             return f"user {name} (run_as)"
         case OfferKind.REGISTRY:
@@ -202,7 +216,7 @@ def field_of(demand: str) -> tuple[str, ...]:
     """Return the field of the job file that makes a demand."""
     kind, _, name = demand.partition("/")
     if kind == OfferKind.LIMIT:
-        return "limits", name
+        return "limits", name.removeprefix(_BY_ENGINE)
     return (_FIELDS.get(OfferKind(kind), kind),)
 
 

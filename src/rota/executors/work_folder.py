@@ -211,6 +211,18 @@ _KEPT = 4 * 1024  # bytes of the end that are looked at for a last line
 _LONGEST_LINE = 200  # characters
 
 
+def end_of(end: bytes, data: bytes) -> bytes:
+    """Return what is kept of the end of a stream, which `data` goes on."""
+    return (end + data[-_KEPT:])[-_KEPT:]
+
+
+def last_line_of(end: bytes) -> str:
+    """Return the last line that is not blank, without terminal escape sequences."""
+    lines = end.decode(errors="replace").split("\n")
+    printable = ("".join(filter(str.isprintable, line)).strip() for line in reversed(lines))
+    return next(filter(None, printable), "")[:_LONGEST_LINE]
+
+
 class Pipes:
     """Reads what all steps print.
 
@@ -300,15 +312,12 @@ class Pipe:
         return bool(data)
 
     def _take(self, data: bytes) -> None:
-        self._end = (self._end + data[-_KEPT:])[-_KEPT:]
+        self._end = end_of(self._end, data)
         self._open_sink().feed(self._stream, self._step, data)
 
     @property
     def last_line(self) -> str:
-        """Return the last line that is not blank, without terminal escape sequences."""
-        lines = self._end.decode(errors="replace").split("\n")
-        printable = ("".join(filter(str.isprintable, line)).strip() for line in reversed(lines))
-        return next(filter(None, printable), "")[:_LONGEST_LINE]
+        return last_line_of(self._end)
 
     def latest_line(self) -> str:
         """Return the last line of all that was printed by now."""

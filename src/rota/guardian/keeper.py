@@ -263,10 +263,33 @@ class Keeper:
         if not request:
             return False
         fields = json.loads(request)
-        error = self._obey(fields)
+        if fields["do"] == "network":
+            error, descriptors = self._network_of(str(fields["name"]))
+        else:
+            error, descriptors = self._obey(fields), []
+        answer = json.dumps({"id": fields["id"], "error": error}).encode()
         with contextlib.suppress(OSError):
-            worker.send(json.dumps({"id": fields["id"], "error": error}).encode())
+            socket.send_fds(worker, [answer], descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
         return True
+
+    def _network_of(self, name: str) -> tuple[str, list[int]]:
+        """What is wrong, or the network namespace of a container, which the worker cannot see.
+
+        The worker may be in a pid namespace where the engine's pids mean nothing.
+        """
+        first, container = self._first_processes.get(name), self._containers.get(name)
+        if first is None or container is None:
+            return f"no first process is known of the container {name!r}", []
+        try:
+            namespace = os.open(f"/proc/{container.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            return f"its network namespace cannot be opened: {error.strerror}", []
+        if _has_ended(first):  # and the pid may have been another's
+            os.close(namespace)
+            return "its first process has ended", []
+        return "", [namespace]
 
     def _obey(self, fields: Mapping[str, object]) -> str:
         """What is wrong with the request; "" when it is done."""

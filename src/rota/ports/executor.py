@@ -217,6 +217,13 @@ class Keeper(Protocol):
         """Tell the host's pid of the container's first process, where the engine tells it."""
         ...
 
+    async def network(self, name: str) -> int:
+        """Return a descriptor of the network namespace of a container that was started.
+
+        It is the caller's to close; `Unavailable` if there is none to be had.
+        """
+        ...
+
     async def release(self, name: str) -> None:
         """Forget a container that is removed."""
         ...

@@ -25,6 +25,7 @@ from rota.guardian import NamespaceWish
 from rota.ports.work import MAX_LABELS, MAX_NAME
 from rota.runtime import walls
 from rota.runtime.walls import WallFields
+from rota.walls.container import parse_roots
 
 SQLITE = "sqlite:///"
 FILES = "file://"
@@ -528,6 +529,10 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "sandbox_network_host": walls.switch,
     "run_as": _names,
     "disk_floor": walls.size,
+    "container_engine": walls.engine,
+    "container_mounts": lambda raw: parse_roots(_listed(raw)),
+    "container_registries": _file,
+    "container_network_host": walls.switch,
     "log_level": _choice("debug", "info", "warning", "error"),
     "url": _text,
     "token": _text,

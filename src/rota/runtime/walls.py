@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rota.domain.quantities import format_size, parse_size
+from rota.walls.container import ContainerSettings, MountRoot, parse_roots
 from rota.walls.enclosing import WallSettings
 from rota.walls.sandbox import HOME, TMP, TOLD, WORK, Bind
 
@@ -39,6 +40,20 @@ class WallFields:
     sandbox_network_host: bool = DEFAULT.network_host
     run_as: tuple[str, ...] = DEFAULT.run_as
     disk_floor: int = DEFAULT.disk_floor  # bytes
+    container_engine: str = ""
+    container_mounts: tuple[MountRoot, ...] = ()
+    container_registries: Path | None = None
+    container_network_host: bool = False
+
+    @property
+    def containers(self) -> ContainerSettings:
+        """Return what the worker's containers are to be like."""
+        return ContainerSettings(
+            self.container_engine,
+            self.container_mounts,
+            self.container_registries,
+            self.container_network_host,
+        )
 
     @property
     def walls(self) -> WallSettings:
@@ -63,7 +78,50 @@ MEANINGS: Mapping[str, str] = {
     "run_as": "users of this machine that jobs may run as, separated by commas; the worker must be"
     " root",
     "disk_floor": "free space below which a worker takes nothing new; 0B: it always does",
+    "container_engine": "socket of Docker or Podman for jobs in containers, as /run/docker.sock;"
+    " auto: where one of the two usually is (default: none)",
+    "container_mounts": "folders that containers may have, separated by commas; read-only unless"
+    " :rw follows, as /data,/srv/cache:rw; what may be written is mounted whole or not at all",
+    "container_registries": "file with logins of image registries, one table each: [NAME] and below"
+    " it host, user, password or password_file, projects",
+    "container_network_host": "whether containers may use the machine's own network: true or false",
 }
+
+
+def engine(raw: Any) -> str:
+    """Read the socket of an engine."""
+    text = str(raw).strip()
+    path = text.removeprefix("unix://")
+    if text in ("", "auto"):
+        return text
+    if not path.startswith("/"):
+        raise ValueError(f'"{text}" is not the path of a socket, such as /run/docker.sock, or auto')
+    return path
+
+
+def containers_as_option(settings: ContainerSettings) -> str:
+    """Write settings of containers for the worker's command line."""
+    file = settings.registries
+    return json.dumps(
+        {
+            "engine": settings.engine,
+            "mounts": list(map(str, settings.mounts)),
+            "registries": None if file is None else str(file.absolute()),
+            "network_host": settings.network_host,
+        }
+    )
+
+
+def containers_from_option(text: str) -> ContainerSettings:
+    """Read what `containers_as_option` wrote."""
+    fields: dict[str, Any] = json.loads(text)
+    file = fields["registries"]
+    return ContainerSettings(
+        engine=fields["engine"],
+        mounts=parse_roots(fields["mounts"]),
+        registries=None if file is None else Path(file),
+        network_host=fields["network_host"],
+    )
 
 
 def binds(parts: list[str]) -> tuple[Bind, ...]:

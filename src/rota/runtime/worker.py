@@ -274,6 +274,7 @@ class GuardedWorker:
             "succeeds": ended_session,
             "launched_from": vantage(),
             "walls": walls.as_option(settings.walls),
+            "containers": walls.containers_as_option(settings.containers),
         }
         command += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
         command += [f"--server={server}" for server in settings.server]

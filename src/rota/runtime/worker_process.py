@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 import uvloop
@@ -28,6 +29,7 @@ from rota.guardian.options import ExitCode
 from rota.ports.executor import Executor
 from rota.ports.work import Hello, Offer
 from rota.runtime import supervision
+from rota.runtime.containers import ContainerPlace, Containers, open_containers
 from rota.runtime.credentials import (
     TOKEN_VARIABLE,
     Connect,
@@ -37,16 +39,26 @@ from rota.runtime.credentials import (
 )
 from rota.runtime.home import worker_folder, worker_socket
 from rota.runtime.supervision import ungrouped_errors
-from rota.runtime.walls import as_option, from_option
+from rota.runtime.walls import (
+    as_option,
+    containers_as_option,
+    containers_from_option,
+    from_option,
+)
 from rota.runtime.worker import is_final, leave_note, leave_refusal
 from rota.walls import disk
+from rota.walls.container import ContainerSettings
 from rota.walls.enclosing import Walls, WallSettings
 from rota.walls.probe import Prober
 from rota.walls.rooms import Rooms
 from rota.worker.attempts import Attempts
 from rota.worker.guard import Guard
+from rota.worker.keeper import KeeperConnection
 from rota.worker.session import SessionConfig, WorkerSession
 from rota.worker.spool import OutputDeliverer, OutputSpool
+
+if TYPE_CHECKING:
+    from rota.executors.container import ContainerExecutor
 
 _ROOT = Path("/")
 _MEBIBYTE = 1024 * 1024
@@ -172,20 +184,23 @@ class _Worker:
         self._clock = SystemClock()
         self._attempts = Attempts(self._clock, OutputSpool(folder / "output"))
         self._executors: dict[JobType, Executor] = {}
+        self._containers: ContainerExecutor | None = None
         self._session: WorkerSession | None = None
 
     async def run(self, guard_mode: str) -> None:
         """Serve until told to stop."""
         # Before there is a lease to renew: starting this takes a while, and starts processes.
         self._guard.prolong(self._clock.monotonic() + _STARTING.total_seconds())
-        walls = await self._build_walls(guard_mode)
+        walls, containers = await asyncio.gather(
+            self._build_walls(guard_mode), self._open_containers()
+        )
         functions = await self._serve_functions() if self._options.app else ()
         self._attempts.serve_with(self._executors)
         self._attempts.spool.open()
         self._session = session = WorkerSession(
             self._connect,
             self._attempts,
-            self._hello(functions, guard_mode, walls),
+            self._hello(functions, guard_mode, (*walls, *containers.offers), containers.is_swept),
             self._guard,
             self._clock,
             SessionConfig(stop_grace=timedelta(seconds=self._options.stop_grace)),
@@ -231,8 +246,27 @@ class _Worker:
         )
         return offers
 
+    async def _open_containers(self) -> Containers:
+        """Remove containers of an earlier life, and let jobs be executed in new ones."""
+        place = ContainerPlace(
+            self._options.worker_name,
+            self._folder,
+            self._attempts,
+            KeeperConnection(socket.socket(fileno=int(os.environ["ROTA_KEEPER_FD"]))),
+            self._clock,
+            lambda: self._clock.monotonic() < self._guard.deadline,
+            self._guard,
+            from_option(self._options.walls).networks,
+        )
+        containers = await open_containers(containers_from_option(self._options.containers), place)
+        if containers.executor is not None:
+            self._executors[JobType.CONTAINER] = self._containers = containers.executor
+        return containers
+
     def _note(self, session: str) -> None:
         """Write the session note: without it, the next start waits for this lease to expire."""
+        if self._containers is not None:
+            self._containers.session = session
         try:
             leave_note(self._folder, session, self._options.launched_from)
         except OSError as error:
@@ -247,8 +281,13 @@ class _Worker:
         return await python.ready()
 
     def _hello(
-        self, functions: tuple[str, ...], guard_mode: str, walls: tuple[Offer, ...]
+        self,
+        functions: tuple[str, ...],
+        guard_mode: str,
+        walls: tuple[Offer, ...],
+        is_swept: bool,
     ) -> Hello:
+        """Say what it offers; what it succeeds is over only if all its containers are gone."""
         return Hello(
             worker=self._options.worker_name,
             pool=self._options.pool,
@@ -258,7 +297,7 @@ class _Worker:
             functions=functions,
             guard_mode=guard_mode,
             version=__version__,
-            succeeds=self._options.succeeds,
+            succeeds=self._options.succeeds if is_swept else "",
             offers=(*offers(has_app=bool(self._options.app)), *walls),
         )
 
@@ -268,7 +307,6 @@ def offers(*, has_app: bool) -> tuple[Offer, ...]:
     return (
         Offer("type", "shell"),
         Offer("type", "python", "" if has_app else "started without --app"),
-        Offer("wall", "container", "this version has none yet"),
     )
 
 
@@ -288,6 +326,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--succeeds", default="")
     parser.add_argument("--launched-from", required=True)
     parser.add_argument("--walls", default=as_option(WallSettings()))
+    parser.add_argument("--containers", default=containers_as_option(ContainerSettings()))
     return parser.parse_args()
 
 

@@ -39,8 +39,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class Wish:
     """What is asked of this program."""
 
-    user_namespace: int  # descriptors
-    net_namespace: int
+    user_namespace: int | None  # descriptor; None: that of whoever starts this
+    net_namespace: int  # descriptor
     unreachable: list[str]  # networks
     user: int | None  # who the process that remains is to be; None: who it is now
     group: int | None
@@ -69,7 +69,9 @@ def _in_a_child(wish: Wish) -> None:
     pid = os.fork()
     if pid == 0:
         try:
-            _check(_libc.setns(wish.user_namespace, _CLONE_NEWUSER), "enter the user namespace")
+            if wish.user_namespace is not None:
+                entered = _libc.setns(wish.user_namespace, _CLONE_NEWUSER)
+                _check(entered, "enter the user namespace")
             _check(_libc.setns(wish.net_namespace, _CLONE_NEWNET), "enter the network namespace")
             make_unreachable(wish.unreachable)
         except OSError as error:

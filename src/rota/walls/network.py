@@ -111,6 +111,19 @@ class Outbound:
                 attached = self._start(user_namespace, net_namespace, user, group)
         except OSError as error:
             raise NetworkFailed(f"its namespaces cannot be opened: {error.strerror}") from error
+        return await self._opened(attached)
+
+    async def attach_to(self, net_namespace: int) -> WayOut:
+        """Open a way out of a network namespace that an engine made; return once it is open."""
+        try:
+            with _owner_of(net_namespace) as owner:
+                users = None if _is_our_own(owner) else owner
+                attached = self._start(users, net_namespace, None, None)
+        except OSError as error:
+            raise NetworkFailed(f"its namespace cannot be used: {error.strerror}") from error
+        return await self._opened(attached)
+
+    async def _opened(self, attached: WayOut) -> WayOut:
         try:
             await attached.ready()
         except BaseException:
@@ -118,17 +131,20 @@ class Outbound:
             raise
         return attached
 
-    def _start(self, users: int, net: int, user: int | None, group: int | None) -> WayOut:
+    def _start(self, users: int | None, net: int, user: int | None, group: int | None) -> WayOut:
         wish = {
-            "user_namespace": _USERS,
+            "user_namespace": None if users is None else _USERS,
             "net_namespace": _NET,
             "unreachable": [str(each) for each in self._closed()],
             "user": user,
             "group": group,
-            "argv": self._command(),
+            "argv": self._command(has_users=users is not None),
         }
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         talk = Talk()
+        descriptors = {_NET: os.dup(net), _READY: writer}
+        if users is not None:
+            descriptors[_USERS] = os.dup(users)
         try:
             process = self._spawner.spawn(
                 # -S: our own packages may lie where the user whom it becomes cannot read.
@@ -137,9 +153,7 @@ class Outbound:
                 cwd="/",
                 stdout=talk.writer(),
                 stderr=talk.writer(),
-                confinement=Confinement(
-                    descriptors={_USERS: os.dup(users), _NET: os.dup(net), _READY: writer}
-                ),
+                confinement=Confinement(descriptors=descriptors),
             )
         except BaseException:
             os.close(reader)
@@ -151,7 +165,10 @@ class Outbound:
         table = Path("/proc/self/net/fib_trie").read_text("ascii")
         return unreachable(self._allowed, own_addresses(table))
 
-    def _command(self) -> list[str]:
+    def _command(self, *, has_users: bool) -> list[str]:
+        # Not by a pid: bwrap's first process is already in a namespace below the one that owns the
+        # network, and has no rights over it. Without one of its own it locks itself in instead.
+        users = f"--userns-path=/proc/self/fd/{_USERS}" if has_users else "--enable-sandbox"
         return [
             self._program,
             "--configure",
@@ -160,9 +177,7 @@ class Outbound:
             f"--mtu={_LARGEST_PACKET}",
             f"--ready-fd={_READY}",
             "--netns-type=path",
-            # Not by a pid: bwrap's first process is already in a namespace below the one that owns
-            # the network, and has no rights over it.
-            f"--userns-path=/proc/self/fd/{_USERS}",
+            users,
             f"/proc/self/fd/{_NET}",
             "tap0",
         ]
@@ -176,13 +191,25 @@ def _namespaces(pid: int) -> Iterator[tuple[int, int]]:
     """Open the network namespace of a process, and the user namespace that owns it."""
     net = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        users: int = fcntl.ioctl(net, _GET_OWNER)
-        try:
+        with _owner_of(net) as users:
             yield users, net
-        finally:
-            os.close(users)
     finally:
         os.close(net)
+
+
+@contextmanager
+def _owner_of(net: int) -> Iterator[int]:
+    """Open the user namespace that owns a network namespace."""
+    users: int = fcntl.ioctl(net, _GET_OWNER)
+    try:
+        yield users
+    finally:
+        os.close(users)
+
+
+def _is_our_own(users: int) -> bool:
+    """Return whether it is the user namespace that we are in, and need not be entered."""
+    return os.path.samestat(os.fstat(users), Path("/proc/self/ns/user").stat())
 
 
 @dataclass(slots=True, eq=False)

@@ -94,19 +94,9 @@ class Prober:
         return "" if ending.status == 0 else self._why_no_sandbox(_words(ending))
 
     async def _outbound_lacks(self) -> str:
-        program = shutil.which("slirp4netns", path=_PLACES)
-        if program is None:
-            return "slirp4netns is not installed: apt-get install slirp4netns"
-        version, library = await _versions(program, ("version", "libslirp:"))
-        if version < _OLDEST_SLIRP:
-            return _too_old("slirp4netns", version, _OLDEST_SLIRP)
-        if library < _OLDEST_LIBSLIRP:
-            return _too_old("libslirp", library, _OLDEST_LIBSLIRP)
-        tun = self._root / "dev/net/tun"
-        if not tun.exists():
-            return "there is no /dev/net/tun: modprobe tun, or give it to the worker's container"
-        if not os.access(tun, os.R_OK | os.W_OK):
-            return "the worker may not open /dev/net/tun: chmod 666 /dev/net/tun"
+        program, reason = await find_slirp(self._root)
+        if reason:
+            return reason
         self._walls.equipment.slirp = program
         ending = await self._rehearse(Network.OUTBOUND)
         return "" if ending.status == 0 else _words(ending)
@@ -207,6 +197,24 @@ _SWITCHES = (
         " sysctl kernel.apparmor_restrict_unprivileged_userns=0",
     ),
 )
+
+
+async def find_slirp(root: Path = Path("/")) -> tuple[str, str]:
+    """Return the path of slirp4netns, or why it is of no use here."""
+    program = shutil.which("slirp4netns", path=_PLACES)
+    if program is None:
+        return "", "slirp4netns is not installed: apt-get install slirp4netns"
+    version, library = await _versions(program, ("version", "libslirp:"))
+    if version < _OLDEST_SLIRP:
+        return "", _too_old("slirp4netns", version, _OLDEST_SLIRP)
+    if library < _OLDEST_LIBSLIRP:
+        return "", _too_old("libslirp", library, _OLDEST_LIBSLIRP)
+    tun = root / "dev/net/tun"
+    if not tun.exists():
+        return "", "there is no /dev/net/tun: modprobe tun, or give it to the worker's container"
+    if not os.access(tun, os.R_OK | os.W_OK):
+        return "", "the worker may not open /dev/net/tun: chmod 666 /dev/net/tun"
+    return program, ""
 
 
 async def _end_of(ended: asyncio.Future[Exit], kill: object) -> Exit:

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
+from typing import Any
 
 # Both by number: (x86-64, aarch64). Calls above 424 have the same one on all machines.
 _REFUSED: Mapping[str, tuple[int, int]] = {
@@ -161,3 +162,42 @@ _RULES: Mapping[tuple[int, int], tuple[_Instruction, ...]] = {
         (_Code.RETURN, 0, 0, _FAIL | errno.EAFNOSUPPORT),
     ),
 }
+
+
+def profile(machine: str = "") -> dict[str, Any]:
+    """Return the same filter as engines of containers take it; `KeyError`: unknown machine."""
+    kind = machine or platform.machine()
+    flags = [bit for bit in (1 << n for n in range(32)) if bit & _NEW_NAMESPACES]
+    least, greatest = min(_FAMILIES), max(_FAMILIES)
+    families = [n for n in range(least, greatest) if n not in _FAMILIES]
+    unknown = errno.EAFNOSUPPORT
+    return {
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "architectures": [_ARCHITECTURES[kind]],  # calls of others end their process
+        "syscalls": [
+            *(_rule(errno.EPERM, call) for call in _REFUSED),
+            *(_rule(errno.ENOSYS, call) for call in _MISSING),
+            *(_rule(errno.EPERM, "clone", _where(0, "MASKED_EQ", bit, bit)) for bit in flags),
+            *(
+                _rule(errno.EPERM, "ioctl", _where(1, "MASKED_EQ", _LOWER_HALF, request))
+                for request in (_TIOCSTI, _TIOCLINUX)
+            ),
+            _rule(errno.EPERM, "personality", _where(0, "NE", 0)),
+            _rule(unknown, "socket", _where(0, "LT", least)),
+            *(_rule(unknown, "socket", _where(0, "EQ", family)) for family in families),
+            _rule(unknown, "socket", _where(0, "GT", greatest)),
+        ],
+    }
+
+
+_ARCHITECTURES: Mapping[str, str] = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
+_LOWER_HALF = 0xFFFFFFFF
+
+
+def _rule(number: int, call: str, *arguments: Mapping[str, Any]) -> dict[str, Any]:
+    answer = {"action": "SCMP_ACT_ERRNO", "errnoRet": number}
+    return {"names": [call], "args": list(arguments), **answer}
+
+
+def _where(position: int, test: str, value: int, value_two: int = 0) -> dict[str, Any]:
+    return {"index": position, "op": f"SCMP_CMP_{test}", "value": value, "valueTwo": value_two}

@@ -58,6 +58,7 @@ class Guard:
         self._incoming = bytearray(_MAX_MESSAGE)
         self._hello: asyncio.Future[str] = self._loop.create_future()
         self._limits: asyncio.Future[dict[str, str]] | None = None  # None: not asked for yet
+        self.deadline = 0.0  # boot time of the end of the lease; 0.0: none yet
         self.gone: asyncio.Future[None] = self._loop.create_future()  # done: the guardian ended
         self._loop.add_reader(connection.fileno(), self._receive)
 
@@ -88,6 +89,7 @@ class Guard:
 
     def prolong(self, deadline: float) -> None:
         """Extend the lease of all processes to this boot time, in seconds."""
+        self.deadline = deadline
         self.send({"do": "lease", "deadline": deadline})
 
     def spawn(

@@ -117,8 +117,12 @@ def test_of_a_missing_wall_its_network_is_not_told(offers: set[str], lacks: list
     ("source", "is_writable", "roots", "is_there"),
     [
         ("/srv/models", False, {"mount//srv/models"}, True),
-        ("/srv/models/a", True, {"mount//srv/models:rw"}, True),
-        ("/srv/models", False, {"mount//srv:rw"}, True),
+        ("/srv/models", True, {"mount//srv/models:rw"}, True),
+        ("/srv/models", False, {"mount//srv/models:rw"}, True),
+        ("/srv/models/a", False, {"mount//srv/models"}, True),
+        # Below what they may write, jobs could put links in the place of what others mount.
+        ("/srv/models/a", True, {"mount//srv/models:rw"}, False),
+        ("/srv/models/a", False, {"mount//srv/models:rw"}, False),
         ("/srv/models", True, {"mount//srv"}, False),
         ("/srv/models2", False, {"mount//srv/models"}, False),
         ("/srv", False, {"mount//srv/models"}, False),
@@ -158,6 +162,7 @@ def test_what_a_worker_lacks_is_told_in_words() -> None:
         ("wall/container", "containers", ("isolation",)),
         ("network/sandbox/outbound", "outbound network in sandboxes", ("network",)),
         ("limit/memory", "limit of memory", ("limits", "memory")),
+        ("limit/container/cpu", "limit of cpu in containers", ("limits", "cpu")),
         ("run_as/ann", "user ann (run_as)", ("run_as",)),
         ("registry/team", "login for registry team", ("registry",)),
         ("mount//srv", "mount /srv", ("mounts",)),
