@@ -24,7 +24,7 @@ from rota.domain.spec import (
 )
 from rota.executors.container import ContainerExecutor, ContainerGround
 from rota.ports.executor import Completions, JobBatch
-from rota.ports.work import Fence, Outcome, Work, WorkBatch
+from rota.ports.work import Fence, Outcome, StepOutcome, Work, WorkBatch
 from rota.walls.container import MountRoot, security_options
 from rota.walls.engine import PATIENCE, EnginePatience
 from rota.walls.engine import Engine as EngineClient
@@ -90,6 +90,9 @@ class Reports:
     def progressed(self, fence: Fence, done: float, total: float | None, message: str) -> None:
         self.progress.append((done, total, message))
         self._has_progressed.set()
+
+    def stepped(self, fence: Fence, number: int, step: StepOutcome) -> StepOutcome:
+        return step
 
     def completed(self, completions: Completions) -> None:
         raise AssertionError("a container has more to tell")
