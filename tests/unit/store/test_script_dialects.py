@@ -121,7 +121,8 @@ def tables_in(migrations: Traversable) -> dict[str, set[str]]:
     tables: dict[str, set[str]] = {}
     for file in sorted(migrations.iterdir(), key=lambda file: file.name):
         text = file.read_text("utf-8")
-        for name, body in re.findall(r"CREATE TABLE (\w+) \((.*?)\n\)", text, re.DOTALL):
+        table = r"CREATE (?:UNLOGGED )?TABLE (\w+) \((.*?)\n\)"
+        for name, body in re.findall(table, text, re.DOTALL):
             tables[name] = set(re.findall(r"^    ([a-z]\w*)", body, re.MULTILINE))
         for name, column in re.findall(r"ALTER TABLE (\w+) ADD COLUMN (\w+)", text):
             tables[name].add(column)
@@ -130,7 +131,7 @@ def tables_in(migrations: Traversable) -> dict[str, set[str]]:
 
 def test_attempts_are_fenced_in_every_dialect() -> None:
     statements = statements_of("postgres")
-    for name in ("start_runs", "complete_runs", "end_attempt", "set_progress"):
+    for name in ("start_runs", "complete_runs", "end_attempt", "set_progress", "tell_notes"):
         guard = statements[name].text.split("WHERE", 1)[1]
         assert {"attempt", "session", "state"} <= set(re.findall(r"\w+", guard))
 
