@@ -146,9 +146,9 @@ def _greet(settings: Settings, running: Running) -> None:
     terminal.show("Tokens, with the same settings: rota token create · rota worker token create")
 
 
-def words_of_default(isolation: str, network: str) -> str:
-    """Say how jobs run that name no isolation."""
-    change = "another: rota server defaults"
+def words_of_default(isolation: str, network: str, rota: str = "rota") -> str:
+    """Say how jobs run that name no isolation; `rota` is how a shell calls the program."""
+    change = f"another: {rota} server defaults"
     if isolation == "process":
         return f"jobs that name no isolation run as plain processes of the worker ({change})"
     return f"jobs that name no isolation run in a {isolation}, network {network} ({change})"

@@ -86,7 +86,8 @@ def _greet(settings: Settings, running: Running) -> None:
         terminal.show(
             f"made {running.new_key_ring}: it protects copies of the database, not this folder"
         )
-    terminal.show(words_of_default(running.walls.isolation, running.walls.network))
+    walls, (rota, _) = running.walls, _rota_on(settings.home)
+    terminal.show(words_of_default(walls.isolation, walls.network, rota))
     for line in _next_steps(settings.home, has_jobs=jobs > 0):
         terminal.show(line)
 
