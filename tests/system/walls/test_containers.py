@@ -16,7 +16,7 @@ from testkit.servers.engines import BASE, Engine
 from testkit.waiting import eventually
 from testkit.walled import INTERNET
 from tests.engines import docker, engine, engine_room, podman
-from tests.system.jobs import Document, apply, job, log_of, settle
+from tests.system.jobs import Document, apply, job, settle
 from tests.system.walls.conftest import USERS, Machine, builder
 
 __all__ = ["docker", "engine", "engine_room", "podman"]
@@ -40,12 +40,11 @@ class Scene:
         self.engine = engine
         self.rota = RotaUp(home, container_engine=str(engine.socket), lease="3s")
 
-    def start_and_wait(self, script: str = "echo ready; exec sleep 1000", **fields: object) -> Run:
-        """Start a run, and wait until it prints something."""
+    def start_and_wait(self, script: str = "touch ready; exec sleep 1000", **fields: object) -> Run:
+        """Start a run, and wait until its step makes a file that says so."""
         apply(self.rota.client, boxed("boxed", script, **fields))
         run = self.rota.client.trigger("boxed")
-        eventually(lambda: names(self.engine))
-        eventually(lambda: "ready" in log_of(self.rota.client, run.id))
+        eventually(lambda: list(self.rota.home.glob("workers/*/containers/*/ready")))
         return run
 
     def pid_of(self, who: str) -> int:
@@ -125,7 +124,7 @@ class TestSuddenEnds:
         assert settle(scene.rota.client, run).is_settled
 
     def test_worker_that_stops_ends_its_containers(self, scene: Scene) -> None:
-        scene.start_and_wait("echo ready; trap 'exit 0' TERM; while :; do sleep 0.1; done")
+        scene.start_and_wait("trap 'exit 0' TERM; touch ready; while :; do sleep 0.1; done")
 
         scene.rota.stop()
 
