@@ -61,6 +61,5 @@ def test_a_worker_says_what_it_has_and_why_it_lacks_the_rest() -> None:
     assert told == {
         ("type", "shell"): "",
         ("type", "python"): "started without --app",
-        ("wall", "container"): "this version has none yet",
     }
     assert Offer("type", "python") in offers(has_app=True)

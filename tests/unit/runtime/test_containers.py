@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from rota.clock import SystemClock
+from rota.ports.executor import AttemptReports, Keeper, Spawner
+from rota.runtime import walls
+from rota.runtime.containers import ContainerPlace, Containers, open_containers
+from rota.runtime.settings import READERS
+from rota.walls.container import ContainerSettings, MountRoot
+
+
+class Unused:
+    """Whatever is asked of it was not to be asked."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} was asked for")
+
+
+def opened(folder: Path, settings: ContainerSettings) -> Containers:
+    folder.mkdir(exist_ok=True)
+    place = ContainerPlace(
+        "w1",
+        folder,
+        cast(AttemptReports, Unused()),
+        cast(Keeper, Unused()),
+        SystemClock(),
+        lambda: True,
+        cast(Spawner, Unused()),
+        (),
+    )
+    return asyncio.run(open_containers(settings, place))
+
+
+def reason(containers: Containers) -> str:
+    [told] = {each.reason for each in containers.offers}
+    return told
+
+
+def test_worker_without_an_engine_says_how_to_get_one(tmp_path: Path) -> None:
+    containers = opened(tmp_path / "w", ContainerSettings())
+
+    assert containers.is_swept
+    assert containers.executor is None
+    assert reason(containers) == (
+        "no engine is named: set container_engine to its socket, or to auto"
+    )
+
+
+def test_engine_that_is_not_there_is_told(tmp_path: Path) -> None:
+    containers = opened(tmp_path / "w", ContainerSettings(engine=f"{tmp_path}/none.sock"))
+
+    assert containers.is_swept
+    assert reason(containers).startswith(f"there is no socket at {tmp_path}/none.sock")
+
+
+def test_nothing_is_claimed_of_an_earlier_life_while_its_engine_is_away(tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "containers.journal").write_text(
+        '{"container": "rota-r_1-1-s", "engine": "/no/engine.sock"}\n'
+    )
+
+    containers = opened(tmp_path / "w", ContainerSettings())
+
+    assert not containers.is_swept
+    assert not opened(tmp_path / "w", ContainerSettings()).is_swept  # it is remembered
+
+
+@pytest.mark.parametrize("text", ["docker.sock", "tcp://127.0.0.1:2375", "true"])
+def test_engine_is_a_path(text: str) -> None:
+    with pytest.raises(ValueError, match="is not the path of a socket"):
+        READERS["container_engine"](text)
+
+
+def test_settings_reach_the_worker_whole(tmp_path: Path) -> None:
+    settings = ContainerSettings(
+        engine=READERS["container_engine"]("unix:///run/docker.sock"),
+        mounts=READERS["container_mounts"]("/data,/srv/cache:rw"),
+        registries=tmp_path / "logins.toml",
+        network_host=True,
+    )
+
+    again = walls.containers_from_option(walls.containers_as_option(settings))
+
+    assert again == settings
+    assert settings.engine == "/run/docker.sock"
+    assert settings.mounts[1] == MountRoot(Path("/srv/cache"), writable=True)
