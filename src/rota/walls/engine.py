@@ -88,6 +88,7 @@ class Image:
 class ContainerState:
     """State of a container, as far as it decides anything here."""
 
+    id: str
     is_running: bool
     exit_code: int
     was_out_of_memory: bool
@@ -362,6 +363,7 @@ def _image(found: Mapping[str, Any]) -> Image:
 def _state(found: Mapping[str, Any]) -> ContainerState:
     state = found["State"]
     return ContainerState(
+        id=str(found["Id"]),
         is_running=bool(state["Running"]),
         exit_code=int(state.get("ExitCode") or 0),
         was_out_of_memory=bool(state.get("OOMKilled")),

@@ -20,6 +20,7 @@ import structlog
 
 from rota.ports.clock import Clock
 from rota.walls.engine import Engine, EngineAway, EngineRefused
+from rota.walls.usage import discard_groups
 
 WORKER_LABEL = "rota.worker"
 _FOLDER_LABEL = "rota.folder"
@@ -138,18 +139,16 @@ class Sweeper:
         try:
             await own.facts()  # before all removals, which would go on asking
             noted = [name for name, place in self.journal.open.items() if place == socket]
-            await self._remove_all(own, noted, is_unsure=True)
+            await self._remove_all(own, noted)
         except EngineAway as error:
             log.warning("containers.unswept", engine=socket, error=str(error))
         finally:
             if own is not engine:
                 await own.close()
 
-    async def _remove_all(
-        self, engine: Engine, names: Sequence[str], *, is_unsure: bool = False
-    ) -> None:
+    async def _remove_all(self, engine: Engine, names: Sequence[str]) -> None:
         for some in (names[at : at + _AT_ONCE] for at in range(0, len(names), _AT_ONCE)):
-            removals = (self.remove(engine, name, is_unsure=is_unsure) for name in some)
+            removals = (self.remove(engine, name, is_unsure=True) for name in some)
             await asyncio.gather(*removals)
             log.info("containers.swept", containers=some)
 
@@ -166,9 +165,11 @@ class Sweeper:
         `on_trouble` is told once what is in the way. Whoever `is_unsure` whether the engine still
         works on its creation has it looked for once more.
         """
-        pause = _FIRST_PAUSE
+        pause, container_id = _FIRST_PAUSE, ""
         while True:
             try:
+                state = await engine.state(name)
+                container_id = container_id if state is None else state.id
                 await engine.remove(name)
                 if is_unsure:
                     await self.clock.sleep(_LATECOMERS)
@@ -181,4 +182,7 @@ class Sweeper:
                 pause = min(pause * 2, _LONGEST_PAUSE)
             else:
                 self.journal.forget(name)
+                if is_unsure or pause > _FIRST_PAUSE:  # it may have been killed half-way
+                    loop = asyncio.get_running_loop()
+                    await loop.run_in_executor(None, discard_groups, container_id)
                 return

@@ -6,12 +6,14 @@ killed something for it (engines tell that of first processes only).
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rota.walls.engine import Engine, Usage
 
 CGROUPS = Path("/sys/fs/cgroup")
+_ID_CHARACTERS = 64
 _PARENTS = ("", "*/")  # of a container's group, as root's engines have it, with systemd or not
 
 
@@ -50,7 +52,7 @@ class Group:
 
 def find_group(container_id: str, top: Path = CGROUPS) -> Group | None:
     """Find the cgroup of a container by its full id, which engines put into the group's name."""
-    if len(container_id) < 64:
+    if len(container_id) < _ID_CHARACTERS:
         return None
     if (top / "cgroup.controllers").exists():
         folder = _find(container_id, top)
@@ -64,6 +66,19 @@ def _find(container_id: str, top: Path) -> Path | None:
         for folder in top.glob(f"{parent}*{container_id}*"):
             return folder
     return None
+
+
+def discard_groups(container_id: str, top: Path = CGROUPS) -> None:
+    """Remove what an engine that was killed left of the cgroups of a container that is gone.
+
+    The kernel refuses where there still is a process; whoever is not root may not.
+    """
+    if len(container_id) < _ID_CHARACTERS:
+        return
+    for depth in ("", "*/", "*/*/"):  # of version 1 each kind of resource has a tree
+        for folder in top.glob(f"{depth}*{container_id}*"):
+            with suppress(OSError):
+                folder.rmdir()
 
 
 class Meter:

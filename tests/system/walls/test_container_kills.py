@@ -96,24 +96,28 @@ def strike(home: Path, engine: Engine, count: int, within: timedelta) -> Counter
             return True
 
         eventually(are_over, within=within)
-        assert_nothing_is_left(home, engine, count)
+        assert_nothing_is_left(home, engine, is_alone=count == MANY)
     finally:
         rota.close()
     return blows.dealt
 
 
-def assert_nothing_is_left(home: Path, engine: Engine, count: int) -> None:
+def assert_nothing_is_left(home: Path, engine: Engine, *, is_alone: bool) -> None:
     def claim(what: Callable[[], object]) -> None:
         eventually(lambda: what() in ([], set()), otherwise=f"left: {what()}")
 
     claim(lambda: [name for name in engine.names() if name.startswith("rota-r_")])
     claim(lambda: list(home.glob("workers/*/containers/*")))
     claim(lambda: [pid for pid in processes_of("slirp4netns") if _is_below(pid, home)])
-    if count < MANY:
-        return  # other tests may have containers meanwhile
+    if not is_alone:  # other tests may have containers meanwhile
+        return
     claim(lambda: processes_of("/run/rota-init/hold"))
-    claim(lambda: [each for each in GROUPS.glob("*/docker/*") if each.is_dir()])
-    claim(lambda: [each for each in GROUPS.glob("*/libpod_parent/libpod-*") if each.is_dir()])
+    claim(groups)
+
+
+def groups() -> set[Path]:
+    patterns = "*/docker/*", "*/libpod_parent/libpod-*"
+    return {each for pattern in patterns for each in GROUPS.glob(pattern) if each.is_dir()}
 
 
 def _is_below(pid: int, home: Path) -> bool:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rota.walls.usage import find_group
+from rota.walls.usage import discard_groups, find_group
 
 ID = "0123456789abcdef" * 4
 
@@ -40,3 +40,14 @@ def test_group_of_version_1_is_in_several_trees(tmp_path: Path) -> None:
 def test_group_that_cannot_be_seen_is_none(tmp_path: Path) -> None:
     assert find_group(ID, tmp_path) is None
     assert find_group("short", tmp_path) is None
+
+
+def test_what_an_engine_left_of_a_groups_trees_is_removed(tmp_path: Path) -> None:
+    other = tmp_path / "memory" / "docker" / ("f" * 64)
+    for each in (other, tmp_path / "memory" / "docker" / ID, tmp_path / f"docker-{ID}.scope"):
+        each.mkdir(parents=True)
+
+    discard_groups(ID, tmp_path)
+    discard_groups("", tmp_path)
+
+    assert [path.name for path in tmp_path.rglob("*")] == ["memory", "docker", other.name]
