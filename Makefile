@@ -30,7 +30,7 @@ chaos: dev ## Break a cluster in every way for ten minutes, and judge it
 containers: dev ## Break workers and engines while 400 containers run; some twenty minutes
 	@$(PYTHON) tools/system_packages.py \
 		busybox docker-registry dockerd htpasswd ip podman slirp4netns
-	$(BIN)/pytest --long -m long -v tests/system/walls
+	$(BIN)/pytest --long -m long -v tests/conformance/containers tests/system/walls
 
 test: lint ## Everything CI runs: all checks, all tests
 	@$(PYTHON) tools/system_packages.py \

@@ -29,6 +29,7 @@ _JOURNAL = "containers.journal"
 _NONE = "no engine is named: set container_engine to its socket, or to auto"
 _MISSING = "a package is missing: pip install 'rota[containers]'"
 _NOT_FOUND = "auto found no socket of Docker or Podman: set container_engine to its path"
+_NOT_ROOT = "only a worker that is root can enter the network of a container"
 _PRIVATE = 0o700
 
 log = structlog.get_logger()
@@ -114,7 +115,8 @@ async def _open(settings: ContainerSettings, place: ContainerPlace) -> Container
     lacks = await trial.lacks()
     slirp, no_slirp = await find_slirp()
     network = ContainerNetwork(Outbound(slirp, place.spawner, place.networks), place.keeper)
-    no_outbound = lacks or no_slirp or await trial.outbound_lacks(network.connect)
+    no_outbound = lacks or no_slirp or ("" if os.geteuid() == 0 else _NOT_ROOT)
+    no_outbound = no_outbound or await trial.outbound_lacks(network.connect)
     logins, reasons = _logins(settings.registries)
     offers = tuple(offers_of(settings, lacks, no_outbound, reasons))
     log.info("containers.tried", engine=socket, lacks=lacks, outbound_lacks=no_outbound)

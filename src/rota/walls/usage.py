@@ -6,6 +6,8 @@ killed something for it (engines tell that of first processes only).
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +16,6 @@ from rota.walls.engine import Engine, Usage
 
 CGROUPS = Path("/sys/fs/cgroup")
 _ID_CHARACTERS = 64
-_PARENTS = ("", "*/")  # of a container's group, as root's engines have it, with systemd or not
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +63,18 @@ def find_group(container_id: str, top: Path = CGROUPS) -> Group | None:
 
 
 def _find(container_id: str, top: Path) -> Path | None:
-    for parent in _PARENTS:
-        for folder in top.glob(f"{parent}*{container_id}*"):
-            return folder
-    return None
+    # With systemd or not, root's engines have a container's group in one of their own.
+    return next(_named(container_id, top, depth=1), None)
+
+
+def _named(container_id: str, top: Path, depth: int) -> Iterator[Path]:
+    """Find the groups of a container so many levels below others, while these come and go."""
+    with suppress(OSError):
+        for entry in list(os.scandir(top)):
+            if container_id in entry.name:
+                yield Path(entry.path)
+            elif depth and entry.is_dir(follow_symlinks=False):
+                yield from _named(container_id, Path(entry.path), depth - 1)
 
 
 def discard_groups(container_id: str, top: Path = CGROUPS) -> None:
@@ -75,10 +84,9 @@ def discard_groups(container_id: str, top: Path = CGROUPS) -> None:
     """
     if len(container_id) < _ID_CHARACTERS:
         return
-    for depth in ("", "*/", "*/*/"):  # of version 1 each kind of resource has a tree
-        for folder in top.glob(f"{depth}*{container_id}*"):
-            with suppress(OSError):
-                folder.rmdir()
+    for folder in _named(container_id, top, depth=2):  # of version 1 each resource has a tree
+        with suppress(OSError):
+            folder.rmdir()
 
 
 class Meter:

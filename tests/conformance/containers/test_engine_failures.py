@@ -32,7 +32,7 @@ def own_podman(engine_room: EngineRoom) -> Engine:
     return engine_room.podman("podman-broken")
 
 
-@pytest.fixture(params=["own_docker", "own_podman"])
+@pytest.fixture(params=["own_docker", pytest.param("own_podman", marks=pytest.mark.long)])
 def engine(request: pytest.FixtureRequest) -> Engine:
     engine: Engine = request.getfixturevalue(request.param)
     return engine

@@ -21,9 +21,9 @@ from tests.system.jobs import apply, job, runs_of
 
 __all__ = ["engine_room"]
 
-FEW, MANY = 8, 200
+FEW, MANY = 12, 200
 SEED = 16
-PAUSES = (0.5, 4.0)  # seconds from the first end after a blow to the next one
+PAUSES = (0.1, 2.0)  # seconds from the first end after a blow to the next one
 GROUPS = Path("/sys/fs/cgroup")
 
 
@@ -78,7 +78,7 @@ class Blows:
 
 def strike(home: Path, engine: Engine, count: int, within: timedelta) -> Counter[str]:
     """Execute runs under blows; return how many of each were dealt."""
-    rota = RotaUp(home, container_engine=str(engine.socket), lease="3s", slots="4")
+    rota = RotaUp(home, container_engine=str(engine.socket), lease="3s", slots="3")
     walls = {"isolation": "container", "image": BASE, "pull": "never", "network": "outbound"}
     steps = ("touch a /tmp/b; sleep 0.5; sleep 1000 & true", "test -e a")
     retry = {"attempts": 50, "delay": "0s"}

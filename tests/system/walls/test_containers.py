@@ -15,11 +15,11 @@ from testkit.processes import RotaUp, processes_of
 from testkit.servers.engines import BASE, Engine
 from testkit.waiting import eventually
 from testkit.walled import INTERNET
-from tests.engines import docker, engine, engine_room, podman
+from tests.engines import docker, engine_room, podman
 from tests.system.jobs import Document, apply, job, settle
 from tests.system.walls.conftest import USERS, Machine, builder
 
-__all__ = ["docker", "engine", "engine_room", "podman"]
+__all__ = ["docker", "engine_room", "podman"]
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -58,6 +58,12 @@ class Scene:
                 return inner
             case _:
                 return outer
+
+
+@pytest.fixture(params=["docker", pytest.param("podman", marks=pytest.mark.long)])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    engine: Engine = request.getfixturevalue(request.param)
+    return engine
 
 
 @pytest.fixture
@@ -139,7 +145,15 @@ class TestSuddenEnds:
         eventually(lambda: names(scene.engine) == [])
 
 
-@pytest.fixture(scope="module", params=["root-docker", "root-podman", "somebody-docker"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "root-docker",
+        "somebody-podman",
+        pytest.param("root-podman", marks=pytest.mark.long),
+        pytest.param("somebody-docker", marks=pytest.mark.long),
+    ],
+)
 def machine(_programs: None, request: pytest.FixtureRequest) -> Iterator[Machine]:
     """A worker that is root, and one that only may ask the engine."""
     user, _, kind = request.param.partition("-")
