@@ -12,7 +12,6 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from rota.domain.quantities import format_size
 from rota.ports.clock import Clock
 from rota.ports.executor import Exit, Process
 
@@ -22,6 +21,7 @@ _LEAST = 4096  # bytes that each entry counts: inodes run out, too
 _DEEPEST = 200  # levels of folders: each costs a descriptor while it is looked at
 _LEAST_INODES = 1000
 _MEBIBYTE = 1024 * 1024
+_DISK_PARTS = 20  # the floor is one of them at the most: a small disk can be used, too
 
 
 class DiskLimited:
@@ -132,10 +132,11 @@ def shortage(folder: Path, floor: int) -> str:
     except OSError as error:
         return f"takes nothing new: {folder} cannot be looked at: {error.strerror}"
     free = status.f_bavail * status.f_frsize
+    floor = min(floor, status.f_blocks * status.f_frsize // _DISK_PARTS)
     if free < floor:
         return (
             f"takes nothing new: {free // _MEBIBYTE} MiB of disk are free at {folder},"
-            f" less than the {format_size(floor)} of the setting disk_floor"
+            f" less than {floor / _MEBIBYTE:,.1f} MiB (the setting disk_floor)"
         )
     if status.f_files and status.f_favail < _LEAST_INODES:
         return f"takes nothing new: the file system of {folder} has no room for more files"

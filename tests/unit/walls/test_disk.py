@@ -52,12 +52,31 @@ class TestMeasuring:
         assert not is_over(tmp_path / "none", 0)
 
 
-class TestShortage:
-    def test_too_little_space_is_told_with_the_setting(self, tmp_path: Path) -> None:
-        told = shortage(tmp_path, 1 << 60)
+def disk(*, size: int, free: int) -> os.statvfs_result:
+    """Return what the kernel tells of a file system, in MiB."""
+    block, files = 1 << 20, 1 << 20
+    return os.statvfs_result((block, block, size, free, free, files, files, files, 0, 255))
 
-        assert "takes nothing new" in told
+
+class TestShortage:
+    def test_too_little_space_is_told_with_the_setting(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(os, "statvfs", lambda _: disk(size=10_000, free=60))
+
+        told = shortage(tmp_path, 64 << 20)
+
+        assert "takes nothing new: 60 MiB" in told
         assert "disk_floor" in told
+
+    def test_small_disk_need_not_have_more_free_than_a_twentieth(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(os, "statvfs", lambda _: disk(size=40, free=2))
+        assert shortage(tmp_path, 64 << 20) == ""
+
+        monkeypatch.setattr(os, "statvfs", lambda _: disk(size=40, free=1))
+        assert shortage(tmp_path, 64 << 20)
 
     def test_enough_is_enough(self, tmp_path: Path) -> None:
         assert shortage(tmp_path, 1) == ""
