@@ -77,8 +77,8 @@ MEANINGS: Mapping[str, str] = {
     "sandbox_network_host": "whether sandboxes may use the worker's own network: true or false",
     "run_as": "users of this machine that jobs may run as, separated by commas; the worker must be"
     " root",
-    "disk_floor": "free space below which a worker takes nothing new, at most a twentieth of the"
-    " disk; 0B: it always does",
+    "disk_floor": "free space below which a worker takes nothing new; up to 64 MiB at most a"
+    " twentieth of the disk; 0B: it always does",
     "container_engine": "socket of Docker or Podman for jobs in containers, as /run/docker.sock;"
     " auto: where one of the two usually is (default: none)",
     "container_mounts": "folders that containers may have, separated by commas; read-only unless"

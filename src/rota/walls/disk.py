@@ -21,6 +21,7 @@ _LEAST = 4096  # bytes that each entry counts: inodes run out, too
 _DEEPEST = 200  # levels of folders: each costs a descriptor while it is looked at
 _LEAST_INODES = 1000
 _MEBIBYTE = 1024 * 1024
+_USUAL_FLOOR = 64 * _MEBIBYTE  # one above it was meant, whatever the size of the disk
 _DISK_PARTS = 20  # the floor is one of them at the most: a small disk can be used, too
 
 
@@ -132,7 +133,8 @@ def shortage(folder: Path, floor: int) -> str:
     except OSError as error:
         return f"takes nothing new: {folder} cannot be looked at: {error.strerror}"
     free = status.f_bavail * status.f_frsize
-    floor = min(floor, status.f_blocks * status.f_frsize // _DISK_PARTS)
+    if floor <= _USUAL_FLOOR:
+        floor = min(floor, status.f_blocks * status.f_frsize // _DISK_PARTS)
     if free < floor:
         return (
             f"takes nothing new: {free // _MEBIBYTE} MiB of disk are free at {folder},"
