@@ -114,7 +114,7 @@ class ContainerTrial:
         """Remove folders that hold what other users made; what cannot be removed is told."""
         name = self._name(f"clear-{folders[0].name}")
         root = folders[0].parent
-        inside = [f"/work/{each.name}" for each in folders]
+        inside = [f"/left/{each.name}" for each in folders]
         config = {
             "Image": await self._image(),
             "Entrypoint": [_REMOVE],
@@ -128,7 +128,7 @@ class ContainerTrial:
                 "CapAdd": ["DAC_OVERRIDE", "FOWNER"],
                 "SecurityOpt": [NO_NEW_PRIVILEGES],
                 "Mounts": [
-                    bind_mount(str(root.absolute()), "/work", writable=True),
+                    bind_mount(str(root.absolute()), "/left", writable=True),
                     *(bind_mount(each, each, writable=False) for each in _tools()),
                 ],
                 "Ulimits": ulimits(RunLimits()),
@@ -182,7 +182,7 @@ def _archive() -> bytes:
     """Return the root folder of an image that has nothing but places for mounts."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
-        for name in ("job", "usr", "lib", "lib64", "run", "tmp", "proc", "sys", "dev", "work"):
+        for name in ("job", "usr", "lib", "lib64", "run", "tmp", "proc", "sys", "dev", "left"):
             entry = tarfile.TarInfo(name)
             entry.type, entry.mode = tarfile.DIRTYPE, 0o755
             tar.addfile(entry)
