@@ -19,6 +19,12 @@ from rota.contracts.worker_pb2_grpc import WorkersServicer, add_WorkersServicer_
 from rota.domain.errors import Conflict, Denied, NotFound, RotaError, Unavailable, first_of
 from rota.link import grpc_checks as checks
 from rota.link import grpc_messages as messages
+from rota.link.grpc_files import (
+    blob_piece_from,
+    blob_piece_message,
+    blob_read_from,
+    blob_written_message,
+)
 from rota.link.grpc_notes import note_from, progress_from
 from rota.ports.rpc import bearer_in, host_of_peer, rpc_status_of
 from rota.ports.work import (
@@ -270,6 +276,16 @@ class _Conversation:
                     return await self._progress(message.progress)
                 case "steps":
                     return await self._note(message.steps)
+                case "blob_read":
+                    piece = await self._desk.read_blob(
+                        self._session, blob_read_from(message.blob_read)
+                    )
+                    return {"blob": blob_piece_message(piece)}
+                case "blob_write":
+                    written = await self._desk.write_blob(
+                        self._session, blob_piece_from(message.blob_write)
+                    )
+                    return {"blob_written": blob_written_message(written)}
                 case "leave":
                     return await self._leave()
                 case "credential":

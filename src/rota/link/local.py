@@ -32,6 +32,9 @@ from rota.ports.work import (
     UNREADABLE,
     Beat,
     BeatAnswer,
+    BlobPiece,
+    BlobRead,
+    BlobWritten,
     Credential,
     Dispatch,
     Hello,
@@ -103,6 +106,8 @@ VERBS = {
     "output": _verb(tuple[OutputChunk, ...], ReportAnswer),
     "progress": _verb(tuple[Progress, ...], None),
     "note": _verb(tuple[StepNote, ...], None),
+    "blob_read": _verb(BlobRead, BlobPiece),
+    "blob_write": _verb(BlobPiece, BlobWritten),
     "leave": _verb(None, None),
 }
 ORDERS = msgspec.msgpack.Decoder(Order)
@@ -217,6 +222,14 @@ class LocalLink:
     async def note(self, items: Sequence[StepNote]) -> None:
         for piece in in_requests(items):
             await self._ask("note", tuple(piece))
+
+    async def read_blob(self, wish: BlobRead) -> BlobPiece:
+        piece: BlobPiece = await self._ask("blob_read", wish)
+        return piece
+
+    async def write_blob(self, piece: BlobPiece) -> BlobWritten:
+        written: BlobWritten = await self._ask("blob_write", piece)
+        return written
 
     async def leave(self) -> None:
         await self._ask("leave", None)
@@ -513,6 +526,8 @@ class _Conversation:
             "output": self._desk.output,
             "progress": self._desk.progress,
             "note": self._desk.note,
+            "blob_read": self._desk.read_blob,
+            "blob_write": self._desk.write_blob,
         }
         if verb == "leave":
             return await self._desk.leave(self._session)

@@ -27,6 +27,8 @@ from rota.domain.states import RunState
 from rota.operations.engine import Engine
 from rota.ports.records import Finished, Session
 from rota.ports.work import (
+    BLOB_READ,
+    BLOB_WRITE,
     CREDENTIAL,
     MAX_LAST_LINE,
     STEPS,
@@ -60,7 +62,9 @@ async def register(
     `identity` is what its credential says; None: it needs none, on the server's own machine.
     """
     credential = identity.credential if identity else None
-    requests = (STEPS, CREDENTIAL) if identity and identity.is_renewable else (STEPS,)
+    requests = (STEPS, BLOB_READ, BLOB_WRITE)
+    if identity and identity.is_renewable:
+        requests += (CREDENTIAL,)
     if hello.resumes:
         resumed = await engine.store.resume(hello, server, credential)
         if resumed is not None:
