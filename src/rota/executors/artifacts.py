@@ -14,6 +14,7 @@ import stat
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from rota.domain.errors import quoted
@@ -124,9 +125,10 @@ def _entries(
 
 def _list(top: Path, folder: str) -> list[tuple[str, os.stat_result]]:
     with _opened(top, folder.split("/") if folder else []) as descriptor:
-        names = sorted(os.listdir(descriptor))[:MOST_LOOKED_AT]
+        with os.scandir(descriptor) as listed:  # never more than so many, however many there are
+            names = [entry.name for entry in islice(listed, MOST_LOOKED_AT + 1)]
         entries = []
-        for name in names:
+        for name in sorted(names):
             try:
                 status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
             except FileNotFoundError:

@@ -276,25 +276,28 @@ class _Conversation:
                     return await self._progress(message.progress)
                 case "steps":
                     return await self._note(message.steps)
-                case "blob_read":
-                    piece = await self._desk.read_blob(
-                        self._session, blob_read_from(message.blob_read)
-                    )
-                    return {"blob": blob_piece_message(piece)}
-                case "blob_write":
-                    written = await self._desk.write_blob(
-                        self._session, blob_piece_from(message.blob_write)
-                    )
-                    return {"blob_written": blob_written_message(written)}
                 case "leave":
                     return await self._leave()
-                case "credential":
-                    credential = await self._credential.renew()
-                    return {"credential": messages.credential_message(credential)}
                 case other:
-                    raise _not_taken(other)
+                    return await self._handle_optional(other, message)
         except (NotFound, Conflict, Unavailable) as error:
             return {"refusal": messages.refusal_message(error)}
+
+    async def _handle_optional(self, kind: str | None, message: pb.FromWorker) -> dict[str, Any]:
+        match kind:
+            case "blob_read":
+                wish = blob_read_from(message.blob_read)
+                piece = await self._desk.read_blob(self._session, wish)
+                return {"blob": blob_piece_message(piece)}
+            case "blob_write":
+                part = blob_piece_from(message.blob_write)
+                written = await self._desk.write_blob(self._session, part)
+                return {"blob_written": blob_written_message(written)}
+            case "credential":
+                credential = await self._credential.renew()
+                return {"credential": messages.credential_message(credential)}
+            case other:
+                raise _not_taken(other)
 
     async def _beat(self, message: pb.Beat) -> dict[str, Any]:
         await self._credential.check()  # a token that was revoked ends here

@@ -116,7 +116,7 @@ class Incoming:
         return kept
 
     async def abandon(self) -> None:
-        """Leave nothing of a file that did not come whole; what cannot be deleted now goes later."""
+        """Leave nothing of a file that is not whole; what cannot be deleted now goes later."""
         if not self._is_over:
             self._is_over = True
             await self._remove()

@@ -56,10 +56,11 @@ class LinkedFiles:
 
     async def fetch(self, fence: Fence, digest: str, into: int) -> int:
         found = hashlib.sha256()
-        offset, size = 0, None
+        offset = 0
+        size: int | None = None
         while size is None or offset < size:
             wish = BlobRead(fence.run, fence.number, digest, offset, PARCEL)
-            piece = await self._ask(BLOB_READ, lambda link, wish=wish: link.read_blob(wish))
+            piece = await self._read(wish)
             size = piece.size
             if piece.offset != offset or (not piece.data and offset < size):
                 raise Unavailable("the server sent another part of the file than was asked for")
@@ -80,10 +81,16 @@ class LinkedFiles:
                     _read_all, source, min(PARCEL, size - offset), offset
                 )
                 piece = BlobPiece(fence.run, fence.number, digest, offset, data, size, path, step)
-                written = await self._ask(BLOB_WRITE, lambda link, p=piece: link.write_blob(p))
+                written = await self._write(piece)
                 if written.received == size:
                     return digest
                 offset = _next_offset(written, size)
+
+    async def _read(self, wish: BlobRead) -> BlobPiece:
+        return await self._ask(BLOB_READ, lambda link: link.read_blob(wish))
+
+    async def _write(self, piece: BlobPiece) -> BlobWritten:
+        return await self._ask(BLOB_WRITE, lambda link: link.write_blob(piece))
 
     async def _ask(self, request: str, ask: Callable[[WorkerLink], Awaitable[T]]) -> T:
         """Ask until there is an answer, over whichever connection there is."""

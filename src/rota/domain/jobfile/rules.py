@@ -218,8 +218,8 @@ def _check_type(document: Document, written: Mapping[str, object], at: At) -> No
     needed, foreign = ("function", "steps") if kind == JobType.PYTHON else ("steps", "function")
     # What only containers have is refused by a rule of its own: one fault is reported once.
     may_lack = stated_wall(document) is Isolation.CONTAINER or {"image", "command"} & written.keys()
-    may_lack = may_lack or needed in document
-    if written.get(needed) is None and (kind == JobType.PYTHON or not may_lack):
+    is_found = needed in document or bool(may_lack)
+    if written.get(needed) is None and (kind == JobType.PYTHON or not is_found):
         at.refuse(f'{at.scope} has no "{needed}", which type {kind} needs')
     if written.get(foreign) is not None:
         at.child(foreign).refuse_key(f'"{foreign}" does not go with type {kind}')
