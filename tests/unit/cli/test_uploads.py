@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rota.operations.worker_files import WorkerFiles
 from rota.ports.files import BlobPiece
+from rota.ports.work import Offer
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server
 
@@ -85,11 +86,11 @@ def test_an_input_that_is_a_file_is_uploaded_and_others_keep_their_text(
     assert 'input "data" is a file, not "d.csv"' in refused.err
 
 
-def kept(server: Server, **files: bytes) -> str:
+def kept(rota: Console, server: Server, **files: bytes) -> str:
     """A run that left these files behind."""
     server.define("jobs: [{name: make, steps: [{run: x, artifacts: ['**']}]}]")
-    run = server.trigger("make")
-    [work] = server.claim()
+    run = rota("trigger", "make", "-o", "name").lines[0]
+    work = server.claim(offers=(Offer("capability", "files"),))
 
     async def keep() -> None:
         desk = WorkerFiles(server.engine)
@@ -104,7 +105,7 @@ def kept(server: Server, **files: bytes) -> str:
 
 
 def test_artifacts_are_listed_and_downloaded(rota: Console, server: Server) -> None:
-    run = kept(server, **{"dist/a.txt": b"abc", "log": b"l"})
+    run = kept(rota, server, **{"dist/a.txt": b"abc", "log": b"l"})
 
     listed = rota("run", "artifacts", "make", "-o", "name")
     ended = rota("run", "download", run, "--to", "out")
@@ -121,7 +122,7 @@ def test_artifacts_are_listed_and_downloaded(rota: Console, server: Server) -> N
 
 
 def test_download_replaces_nothing_unless_told_to(rota: Console, server: Server) -> None:
-    run = kept(server, log=b"new")
+    run = kept(rota, server, log=b"new")
     Path("log").write_text("old")
 
     refused = rota("run", "download", run)
@@ -132,7 +133,7 @@ def test_download_replaces_nothing_unless_told_to(rota: Console, server: Server)
 
 
 def test_what_is_not_there_is_told(rota: Console, server: Server) -> None:
-    run = kept(server, log=b"new")
+    run = kept(rota, server, log=b"new")
 
     ended = rota("run", "download", run, "nothing")
 

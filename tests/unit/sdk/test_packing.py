@@ -141,7 +141,6 @@ class TestLocalSources:
             "- source",
             "jobs: source path",
             "jobs: [{source: {path: [a]}}]",
-            "a: *b",
         ],
     )
     def test_what_cannot_be_read_is_left_to_the_server(self, text: str) -> None:
