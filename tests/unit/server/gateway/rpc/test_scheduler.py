@@ -57,6 +57,49 @@ async def test_a_job_without_a_schedule_runs_at_once(calls: Calls) -> None:
     assert again.run.state == pb.RUN_STATE_BLOCKED
 
 
+@pytest.mark.parametrize(
+    ("code", "source", "steps"),
+    [
+        (
+            pb.CodeLocation(
+                git=pb.GitCode(url="https://git.example.org/a", ref="main", steps=["make"])
+            ),
+            {"git": {"url": "https://git.example.org/a", "ref": "main"}},
+            [{"run": "make"}],
+        ),
+        (
+            pb.CodeLocation(
+                upload=pb.UploadedCode(digest=DIGEST, name="app.tar.gz", steps=["./run"])
+            ),
+            {"upload": {"digest": DIGEST, "name": "app.tar.gz"}},
+            [{"run": "./run"}],
+        ),
+        (
+            pb.CodeLocation(upload=pb.UploadedCode(digest=DIGEST, name="tool")),
+            {"upload": {"digest": DIGEST, "name": "tool"}},
+            None,
+        ),
+    ],
+    ids=["git", "an archive", "a program"],
+)
+def test_code_that_is_fetched_is_a_source(
+    code: pb.CodeLocation, source: dict[str, object], steps: object
+) -> None:
+    [job] = json.loads(job_file_of_draft(pb.JobDraft(name="a", code=code)))["jobs"]
+
+    assert (job["source"], job.get("steps")) == (source, steps)
+    assert read_file(json.dumps({"jobs": [job]}), name="a").jobs[0].spec.steps
+
+
+async def test_an_upload_that_is_not_there_is_refused(calls: Calls) -> None:
+    code = pb.CodeLocation(upload=pb.UploadedCode(digest=DIGEST, name="tool"))
+
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await calls("SubmitJob", pb.SubmitJobRequest(job=pb.JobDraft(name="a", code=code)))
+
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
 async def test_a_function_is_a_code_location_too(calls: Calls) -> None:
     draft = pb.JobDraft(name="tidy", code=pb.CodeLocation(function="app.tidy"))
 
