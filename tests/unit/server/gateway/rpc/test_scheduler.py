@@ -12,16 +12,19 @@ import pytest
 
 from rota.contracts import client_pb2 as pb
 from rota.domain.access import Role
+from rota.domain.jobfile.read import read_file
 from rota.domain.states import RunState
 from rota.operations import output
 from rota.operations.tokens import create_token
 from rota.ports.work import StepOutcome
 from rota.server.gateway.parsing import ParsingPool
+from rota.server.gateway.rpc.messages import job_file_of_draft
 from tests.unit.server.gateway.rpc.conftest import Calls, problem_of
 from tests.unit.server.gateway.served import job, job_file
 
 pytestmark = pytest.mark.anyio
 
+DIGEST = f"sha256:{'0' * 64}"
 FAR = "2099-01-01T00:00:00Z"
 
 
