@@ -297,7 +297,7 @@ async def test_a_file_that_changes_while_it_is_read_is_not_kept(
             (tmp_path / "source").write_bytes(b"x" * 4 * PARCEL)
             return await link.write_blob(piece)
 
-    files = LinkedFiles(lambda: (Changing(), BOTH), SystemClock())  # type: ignore[arg-type,return-value]
+    files = LinkedFiles(lambda: (Changing(), BOTH), SystemClock())
     with pytest.raises(Invalid):
         await files.keep(work.fence, 0, "out/a", source)
 
