@@ -486,6 +486,7 @@ class LoginSession:
     refreshed_at: datetime  # when the provider was last asked about the person
     idle_until: datetime
     is_refreshable: bool = False  # there is a refresh token, and no server uses it just now
+    issuer: str = ""  # that knows the person; "": nobody does, they came by a link or a token
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,7 @@ def _session(row: Row, now: int) -> LoginSession:
         refreshed_at=instant(row["refreshed_at"]),
         idle_until=instant(row["idle_until"]),
         is_refreshable=bool(row["has_refresh_token"] or is_of_person) and is_free,
+        issuer=row["issuer"],
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
@@ -37,6 +37,7 @@ STATUS: Mapping[str, int] = {
     "too_many_logins": 429,
     "too_many_files": 429,
     "too_many_at_once": 429,
+    "too_many_streams": 429,
     "internal": 500,
     "unavailable": 503,
 }
@@ -92,9 +93,13 @@ def _problem(error: RotaError, trace_id: str) -> Response:
 def _headers(error: RotaError, status: int) -> dict[str, str]:
     if status == 401:
         return {"WWW-Authenticate": "Bearer"}
+    return {"Retry-After": seconds for seconds in retry_after(error)}
+
+
+def retry_after(error: RotaError) -> Iterator[str]:
+    """Yield after how many seconds to try again, if that may help."""
     if isinstance(error, Unavailable):
-        return {"Retry-After": str(error.facts.get("retry_after_seconds", 1))}
-    return {}
+        yield str(error.facts.get("retry_after_seconds", 1))
 
 
 def _from_http(error: HTTPException) -> RotaError:

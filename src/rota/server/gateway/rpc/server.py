@@ -17,7 +17,7 @@ from rota.domain.errors import Denied, RotaError, Unavailable
 from rota.operations.tokens import Caller
 from rota.ports.rpc import MAX_MESSAGE, bearer_in, host_of_peer, rpc_status_of
 from rota.server.gateway.auth import Need, TrustedTokens
-from rota.server.gateway.problems import HIDDEN, MAX_DETAIL
+from rota.server.gateway.problems import HIDDEN, MAX_DETAIL, retry_after
 from rota.server.gateway.proxies import TrustedProxies
 from rota.server.gateway.rpc.messages import problem_message, project_of
 
@@ -193,6 +193,7 @@ async def refuse(context: Context, error: Exception) -> NoReturn:
     trailing = (
         ("rota-code", told.code),
         ("rota-problem-bin", problem_message(told).SerializeToString()),
+        *(("retry-after", seconds) for seconds in retry_after(told)),
     )
     await context.abort(grpc.StatusCode[rpc_status_of(told)], told.message[:MAX_DETAIL], trailing)
 
