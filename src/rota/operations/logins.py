@@ -161,7 +161,7 @@ async def attend(engine: Engine, token: Token, session: LoginSession) -> bool:
     await _note_use(engine, token, session)
     if not session.is_refreshable or session.seen_at - session.refreshed_at <= _REFRESH_AFTER:
         return False
-    if not _is_of_provider(engine, session.issuer):
+    if session.issuer != issuer_of(engine):
         return False
     has_changed = False
     # A terminal has all sessions of its person to ask by: one that is refused is gone.
@@ -180,10 +180,10 @@ async def attend(engine: Engine, token: Token, session: LoginSession) -> bool:
     return has_changed
 
 
-def _is_of_provider(engine: Engine, issuer: str) -> bool:
-    """Return whether a session is of the people of the provider that is set up."""
+def issuer_of(engine: Engine) -> str:
+    """Return the issuer whose people log in; "": no provider is set up."""
     provider = engine.logins.provider
-    return provider is not None and provider.rules.issuer == issuer
+    return "" if provider is None else provider.rules.issuer
 
 
 async def _note_use(engine: Engine, token: Token, session: LoginSession) -> None:

@@ -15,6 +15,7 @@ from rota.domain.spec import Isolation
 from rota.domain.walls import OfferKind
 from rota.operations.engine import Engine
 from rota.operations.key_ring import KeyUse, key_uses
+from rota.operations.logins import issuer_of
 from rota.ports.projects import (
     AWAITED,
     Binding,
@@ -85,12 +86,12 @@ async def grant_role(
             code="forbidden",
             hint="nobody can give more than they have: ask somebody with that role",
         )
-    return await engine.store.bind(who, scope, role, actor=actor)
+    return await engine.store.bind(who, scope, role, actor=actor, issuer=issuer_of(engine))
 
 
 async def revoke_role(engine: Engine, who: Who, scope: str, *, actor: str) -> None:
     """Take the role that somebody has in a project or in `*`."""
-    if not await engine.store.unbind(who, scope, actor=actor):
+    if not await engine.store.unbind(who, scope, actor=actor, issuer=issuer_of(engine)):
         where = "the installation" if scope == INSTALLATION else f"project {scope}"
         name = who if isinstance(who, str) else who.email or who.subject
         raise NotFound(
@@ -104,7 +105,9 @@ async def disable_principal(
     engine: Engine, handle: str, *, disabled: bool, actor: str
 ) -> Principal:
     """Let somebody do nothing any more, or again; their jobs go on: these are the project's."""
-    return await engine.store.disable_principal(handle, disabled=disabled, actor=actor)
+    return await engine.store.disable_principal(
+        handle, disabled=disabled, actor=actor, issuer=issuer_of(engine)
+    )
 
 
 @dataclass(frozen=True, slots=True)
