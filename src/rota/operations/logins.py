@@ -156,7 +156,7 @@ async def attend(engine: Engine, token: Token, session: LoginSession) -> bool:
     """Note that a session is used, and refresh what is known of the person when it is old.
 
     Return whether its rights are to be looked up again. A provider that is away changes nothing,
-    nor does one that is gone from the settings: no other is asked about its people, or told of them.
+    nor does one that is gone from the settings: no other is asked about its people.
     """
     await _note_use(engine, token, session)
     if not session.is_refreshable or session.seen_at - session.refreshed_at <= _REFRESH_AFTER:

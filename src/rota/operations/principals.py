@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TypeAlias
 
 from rota.domain.access import INSTALLATION, Rights, Role
@@ -24,11 +23,11 @@ from rota.ports.projects import (
     PrincipalKind,
     PrincipalRef,
 )
-from rota.ports.records import Token
 
 Who: TypeAlias = str | PrincipalRef  # a handle, or somebody as an issuer knows them
 
 _MOST = 1_000  # of what an issuer calls somebody
+_MOST_TOKENS = 100  # that advice names
 _MOST_JOBS = 1_000  # that are looked at to give advice
 _SHOWN = 5  # names of jobs
 _ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
@@ -144,7 +143,8 @@ async def _about_walls(engine: Engine) -> list[Advice]:
 
 
 async def _about_tokens(engine: Engine) -> list[Advice]:
-    now = await engine.store.now()
+    old = await engine.store.old_tokens(_MOST_TOKENS + 1)
+    more = [Advice("token", f"there are more than {_MOST_TOKENS} of these", "rota token list")]
     return [
         Advice(
             "token",
@@ -152,18 +152,8 @@ async def _about_tokens(engine: Engine) -> list[Advice]:
             " every project",
             f"rota token create --project NAME, then rota token revoke {token.id}",
         )
-        for token in await engine.store.tokens()
-        if _is_old(token) and _is_valid(token, now)
-    ]
-
-
-def _is_old(token: Token) -> bool:
-    """Return whether an earlier release made it: those of this one tell how they begin."""
-    return token.project is None and not token.shown
-
-
-def _is_valid(token: Token, now: datetime) -> bool:
-    return token.revoked_at is None and (token.expires_at is None or token.expires_at > now)
+        for token in old[:_MOST_TOKENS]
+    ] + more * (len(old) > _MOST_TOKENS)
 
 
 async def _about_jobs(engine: Engine) -> list[Advice]:

@@ -33,7 +33,7 @@ from rota.domain.spec import DEFAULT_PROJECT
 from rota.operations import logins
 from rota.operations.engine import Engine
 from rota.ports.logins import Told
-from rota.ports.records import FoundToken, NewToken, Token
+from rota.ports.records import FoundToken, NewToken
 from rota.ports.store import Store
 from rota.ports.work import WorkerIdentity
 
@@ -315,15 +315,6 @@ async def authenticate_worker(engine: Engine, secret: str) -> WorkerIdentity:
     """Return the worker of a secret. `Denied` is the same whatever is wrong with it."""
     token = (await _valid(engine, secret, "worker", _bad_worker_token)).token
     return WorkerIdentity(token.name, token.pool, token.id, token.is_renewable)
-
-
-async def list_tokens(engine: Engine, project: ProjectSet = None) -> list[Token]:
-    """List the tokens of programs: those that are for one of these projects, or all."""
-    return await engine.store.tokens(project=project)
-
-
-async def list_worker_tokens(engine: Engine) -> list[Token]:
-    return await engine.store.tokens("worker")
 
 
 async def revoke_token(

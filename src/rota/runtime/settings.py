@@ -164,8 +164,8 @@ MEANINGS: Mapping[str, str] = {
     " or https://example.org/rota; in links, redirects and events (default: listen)",
     "trusted_proxies": "networks of the proxies before this server, as 10.0.0.0/8,::1, whose"
     " forwarded headers tell the address of the client (default: none are believed)",
-    "max_streams": "streams that one server keeps open at once, of REST and gRPC: events, watched runs"
-    " and carts, output that is followed; further ones are refused for a while",
+    "max_streams": "streams that one server keeps open at once, of REST and gRPC: events, watched"
+    " runs and carts, output that is followed; further ones are refused for a while",
     "max_streams_per_caller": "the same of one user or program",
     "store": "the durable truth: sqlite:///PATH (default: in home) or postgresql://…",
     "store_pool": "PostgreSQL connections for the API; leases and firing have others",

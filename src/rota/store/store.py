@@ -457,6 +457,7 @@ class SqlStore(Transactions):
     add_token = write(token_scripts.add)
     revoke_token = write(token_scripts.revoke)
     tokens = read(token_scripts.of_kind)
+    old_tokens = read_at(token_scripts.old)
 
     async def token_by_digest(
         self, digest: str, *, uses_up_login: bool = False

@@ -15,7 +15,7 @@ from rota.domain.access import (
     may_give_secret,
 )
 from rota.domain.errors import Conflict, quoted
-from rota.domain.ids import instant
+from rota.domain.ids import instant, micros
 from rota.ports.records import FoundToken, LoginSession, NewToken, Token
 from rota.store.principals import worker_principal
 from rota.store.rows import from_json, project_filter, to_json, token_from
@@ -25,6 +25,7 @@ from rota.store.tx import Tx
 
 _MICROSECOND = timedelta(microseconds=1)
 _KEPT = timedelta(days=1) // _MICROSECOND  # how long login links and sessions outlive their end
+_LATER_THAN_ALL = 2**62
 Look: TypeAlias = tuple[FoundToken, datetime]  # and when that was
 
 
@@ -143,6 +144,25 @@ def revoke(tx: Tx, token_id: str, *, actor: str, project: ProjectSet = None) -> 
     return bool(revoked)
 
 
-def of_kind(kind: str = "api", project: ProjectSet = None) -> Script[list[Token]]:
-    rows = yield query("select_tokens", kind=kind, **project_filter(project))
+def of_kind(
+    kind: str = "api",
+    project: ProjectSet = None,
+    *,
+    before: tuple[datetime, str] | None = None,
+    limit: int = 1_000,
+) -> Script[list[Token]]:
+    part: dict[str, object] = {
+        "before_at": micros(before[0]) if before else _LATER_THAN_ALL,
+        "before_id": before[1] if before else "",
+        "limit": limit,
+    }
+    if isinstance(project, str) and kind == "api":
+        rows = yield query("select_tokens_of_project", project=project, **part)
+    else:
+        rows = yield query("select_tokens", kind=kind, **project_filter(project), **part)
     return [token_from(row) for row in rows]
+
+
+def old(now: int, limit: int) -> Script[list[Token]]:
+    """Tokens of programs that count in all projects: they were made before there were some."""
+    return [token_from(row) for row in (yield query("select_old_tokens", now=now, limit=limit))]

@@ -188,7 +188,9 @@ class TestLastAdmin:
         short = TokenTerms(lifetime=MINUTE)
         await create_token(scene.store, name="old", role=Role.ADMIN, actor="root", terms=short)
         scene.advance(2 * MINUTE)
-        for number, terms in enumerate((TokenTerms(verbs=frozenset({Verb.READ})), TokenTerms("default"))):
+        for number, terms in enumerate(
+            (TokenTerms(verbs=frozenset({Verb.READ})), TokenTerms("default"))
+        ):
             name = f"narrow-{number}"
             await create_token(scene.store, name=name, role=Role.ADMIN, actor="root", terms=terms)
             await scene.store.bind(name, INSTALLATION, Role.ADMIN, actor="root")

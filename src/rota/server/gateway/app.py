@@ -36,8 +36,7 @@ from rota.server.gateway.parsing import ParsingPool
 from rota.server.gateway.proxies import Proxied, check_prefix, prefix_of
 from rota.server.gateway.turns import OpenStreams, Turns, too_much_work
 
-# That compute at once: they share one interpreter with the loop, which renews leases and answers all.
-_THREADS = 2
+_THREADS = 2  # that compute: they share one interpreter with the loop, which renews leases
 _MEANINGFUL_ERRORS = (RotaError, RequestValidationError, HTTPException)
 
 

@@ -58,7 +58,9 @@ async def parsed_body(request: Request, function: Callable[..., T], **options: A
 
     async with pool.turn(request.state.caller.name):
         body = await request.body()
-        return await pool.parse(function, body, refuse_gone=partial(refuse_gone, request), **options)
+        return await pool.parse(
+            function, body, refuse_gone=partial(refuse_gone, request), **options
+        )
 
 
 def _is_small(request: Request, most: int) -> bool:

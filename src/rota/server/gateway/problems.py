@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
@@ -93,13 +93,14 @@ def _problem(error: RotaError, trace_id: str) -> Response:
 def _headers(error: RotaError, status: int) -> dict[str, str]:
     if status == 401:
         return {"WWW-Authenticate": "Bearer"}
-    return {"Retry-After": seconds for seconds in retry_after(error)}
+    seconds = retry_after(error)
+    return {"Retry-After": seconds} if seconds else {}
 
 
-def retry_after(error: RotaError) -> Iterator[str]:
-    """Yield after how many seconds to try again, if that may help."""
-    if isinstance(error, Unavailable):
-        yield str(error.facts.get("retry_after_seconds", 1))
+def retry_after(error: RotaError) -> str:
+    """Return after how many seconds to try again; "": that would not help."""
+    is_passing = isinstance(error, Unavailable)
+    return str(error.facts.get("retry_after_seconds", 1)) if is_passing else ""
 
 
 def _from_http(error: HTTPException) -> RotaError:

@@ -190,11 +190,12 @@ def _secret(context: Context) -> str:
 async def refuse(context: Context, error: Exception) -> NoReturn:
     """Abort a call with what its caller may know of an error."""
     told = error if isinstance(error, RotaError) else HIDDEN
-    trailing = (
+    trailing: tuple[tuple[str, str | bytes], ...] = (
         ("rota-code", told.code),
         ("rota-problem-bin", problem_message(told).SerializeToString()),
-        *(("retry-after", seconds) for seconds in retry_after(told)),
     )
+    if seconds := retry_after(told):
+        trailing += (("retry-after", seconds),)
     await context.abort(grpc.StatusCode[rpc_status_of(told)], told.message[:MAX_DETAIL], trailing)
 
 
