@@ -508,6 +508,7 @@ class SqlStore(Transactions):
 
     # --- forecasts
 
+    pool_group = read(forecasts.pool_group)
     coming_jobs = read(forecasts.coming_jobs)
     open_runs = read(forecasts.open_runs)
     open_carts = read(forecasts.open_carts)

@@ -192,7 +192,10 @@ class SchedulerService(SchedulerServicer):
         self, request: pb.GetJobsInNext5MinsRequest, caller: Caller
     ) -> pb.GetJobsInNext5MinsResponse:
         project, creator = messages.project_of(request.project), _creator(request, caller)
-        forecast, found = await upcoming_jobs(self._engine, project, _HORIZON, creator)
+        is_member = caller.projects is not None
+        forecast, found = await upcoming_jobs(
+            self._engine, project, _HORIZON, creator, is_member=is_member
+        )
         return pb.GetJobsInNext5MinsResponse(jobs=[upcoming_job(forecast, job) for job in found])
 
     @needs(READS)
