@@ -331,7 +331,7 @@ def test_keys_that_the_provider_has_changed_count_on_both_servers_and_end_sessio
     pair: Pair,
 ) -> None:
     there = pair.servers[1]
-    cyd, dan = pair.logged_in("cyd", server=0), pair.logged_in("dan", server=0)
+    bob, dan = pair.logged_in("bob", server=0), pair.logged_in("dan", server=0)
     former = pair.provider.access_token("dan")
     assert [_may_call(server, former) for server in pair.servers] == [True, True]
 
@@ -346,7 +346,7 @@ def test_keys_that_the_provider_has_changed_count_on_both_servers_and_end_sessio
     assert answer.status_code == httpx.codes.OK, answer.text
     eventually(lambda: pair.who(dan, 0) is None)
     assert boottime() - ended_at < WITHIN_SECONDS
-    assert pair.who(cyd, 0) == "cyd"
+    assert pair.who(bob, 0) == "bob"
     latter = pair.provider.access_token("dan")
     assert [_may_call(server, latter) for server in pair.servers] == [True, True]
     eventually(lambda: not any(_may_call(server, former) for server in pair.servers))

@@ -62,7 +62,8 @@ def gates_of(run: Run, own: Collection[str]) -> tuple[Gate, ...]:
         Gate.OVERLAP: is_due,
         Gate.BACKFILL: run.backfill is not None,
         **{gate: gate in own for gate in KEY_GATES},
-        **{gate: gate in own for gate in (Gate.POLICY, Gate.POOL)},
+        **{it.gate: it.gate in own for it in CLOSINGS if it.gate is not Gate.PAUSE},
+        Gate.POOL: Gate.POOL in own,
     }
     return tuple(gate for gate in Gate if only_if.get(gate, True))
 

@@ -78,7 +78,7 @@ async def read_inputs(engine: Engine, until: datetime, group: PoolGroup | None =
     With a group, only what is of its projects, and the workers that their runs can come to.
     """
     store = engine.store
-    projects = group and group.projects
+    projects = None if group is None else group.projects
     now = await store.now()
     jobs = await store.coming_jobs(until, MOST_JOBS, projects)
     runs = await store.open_runs(_MOST_RUNS, projects)

@@ -75,7 +75,8 @@ async def make_forecast(
     """Make a forecast from what is known now. Takes no lock, and does not block the event loop."""
     until = await engine.store.now() + ahead
     forecast = await run_in_thread(forecast_from, await read_inputs(engine, until, group))
-    return replace(forecast, accuracy=await recent_accuracy(engine, group and group.projects))
+    projects = None if group is None else group.projects
+    return replace(forecast, accuracy=await recent_accuracy(engine, projects))
 
 
 async def upcoming_jobs(
