@@ -324,7 +324,9 @@ def check_steps(alone: Found, crowd: Found, names: Iterable[str]) -> None:
     for name in names:
         statements, steps = crowd[name]
         assert statements == alone[name][0], name
-        assert steps <= alone[name][1] + 2 * VM_STEPS, (name, steps, alone[name][1])
+        # A forecast has many statements, each of which may find its place a step deeper.
+        most = alone[name][1] + max(2 * VM_STEPS, alone[name][1] // 50)
+        assert steps <= most, (name, steps, alone[name][1])
 
 
 async def test_a_member_reads_no_more_of_postgres_beside_a_thousand_projects(
