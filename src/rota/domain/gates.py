@@ -127,8 +127,7 @@ def _beyond_policy(job: ClosableJob, _: datetime) -> Reason | None:
         return None
     project, first = job.rules.project, found[0]
     if first.pool:
-        # Told as what it is. The key is that of policies: servers of the former release know it.
-        key = closing_key(Gate.POLICY, job.job_id)
+        key = closing_key(Gate.POLICY, job.job_id)  # which servers of the former release know
         return Reason(Gate.POOL, first.message, key, action=first.action)
     message = f"the policy of project {project} does not let it start: {first.message}"
     action = f"rota project show {project}"

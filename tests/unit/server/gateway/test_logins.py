@@ -900,6 +900,13 @@ class TestPages:
             assert page.status_code == 200
             assert 'href="/auth/login?next=%2F"' in page.text
 
+    async def test_a_link_that_is_over_names_the_command_for_another(self, served: Served) -> None:
+        page = await (await served.browser()).get("/login", params={"token": "rotal_old"})
+
+        assert page.status_code == 401
+        assert "<code>rota login-link</code>" in page.text
+        assert "`" not in page.text
+
     async def test_without_a_provider_the_link_is_named(self, served: Served) -> None:
         page = await served.get("/", None)
 
