@@ -12,8 +12,9 @@ from rota.domain.errors import Conflict, NotFound
 from rota.domain.identity import Person
 from rota.operations.tokens import create_token, create_worker_token
 from rota.ports.projects import PrincipalKind, PrincipalRef
+from rota.ports.records import NewToken
 from rota.store.store import SqlStore
-from testkit.builders import MINUTE, Scene
+from testkit.builders import HOUR, MINUTE, Scene
 from tests.conformance.store.conftest import every_way
 
 pytestmark = pytest.mark.anyio
@@ -203,6 +204,17 @@ class TestLastAdmin:
         await admin(scene, "root")
         await create_worker_token(scene.store, name="node", pool=None, actor="root")
         await scene.store.bind("node", INSTALLATION, Role.ADMIN, actor="root")
+
+        assert await self.refusal(scene, "root") == {"last_admin"}
+
+    async def test_one_with_a_session_of_a_link_does_not_count(self, scene: Scene) -> None:
+        await admin(scene, "root")
+        owner, _ = await create_token(scene.store, name="owner", role=Role.ADMIN, actor="root")
+        await scene.store.revoke_token(owner, actor="root")
+        session = NewToken(
+            *("t_link", "owner", Role.ADMIN, "digest", "session", "owner", HOUR), principal="owner"
+        )
+        await scene.store.add_token(session)
 
         assert await self.refusal(scene, "root") == {"last_admin"}
 
