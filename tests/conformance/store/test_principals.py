@@ -14,7 +14,7 @@ from rota.operations.tokens import create_token, create_worker_token
 from rota.ports.projects import PrincipalKind, PrincipalRef
 from rota.ports.records import NewToken
 from rota.store.store import SqlStore
-from testkit.builders import HOUR, MINUTE, Scene
+from testkit.builders import MINUTE, Scene
 from tests.conformance.store.conftest import every_way
 
 pytestmark = pytest.mark.anyio
@@ -212,7 +212,7 @@ class TestLastAdmin:
         owner, _ = await create_token(scene.store, name="owner", role=Role.ADMIN, actor="root")
         await scene.store.revoke_token(owner, actor="root")
         session = NewToken(
-            *("t_link", "owner", Role.ADMIN, "digest", "session", "owner", HOUR), principal="owner"
+            *("t_link", "owner", Role.ADMIN, "digest", "session", "owner", 60 * MINUTE), principal="owner"
         )
         await scene.store.add_token(session)
 
