@@ -212,7 +212,8 @@ class TestLastAdmin:
         owner, _ = await create_token(scene.store, name="owner", role=Role.ADMIN, actor="root")
         await scene.store.revoke_token(owner, actor="root")
         session = NewToken(
-            *("t_link", "owner", Role.ADMIN, "digest", "session", "owner", 60 * MINUTE), principal="owner"
+            *("t_link", "owner", Role.ADMIN, "digest", "session", "owner", 60 * MINUTE),
+            principal="owner",
         )
         await scene.store.add_token(session)
 
