@@ -27,6 +27,7 @@ WHERE token.digest = :digest AND token.revoked_at IS NULL
 
 -- name: count_rights_change
 -- Rights have changed: whoever trusts what was read before has to read again.
+-- many: key text
 INSERT INTO meta (key, value) VALUES (:key, '1')
 ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(meta.value AS BIGINT) + 1 AS TEXT);
 
