@@ -61,6 +61,7 @@ class Caller:
     kind: str = ""  # of the principal: user, service; "": it is from before there were principals
     via: str = "api"  # kind of the token that was shown: api, session, terminal, provider
     expires_at: datetime | None = None  # when the token ends; None: never
+    lasts: timedelta | None = None  # for so long only a change of rights ends it; None: not known
 
     def require(self, role: Role, project: str = DEFAULT_PROJECT, verb: Verb | None = None) -> None:
         """Raise an error unless the caller has at least this role in the project, or in `*`.
@@ -102,6 +103,9 @@ class Caller:
 def caller_of(found: FoundToken) -> Caller:
     """Return the caller who shows a token."""
     token = found.token
+    # Sessions and terminals end by what their provider says, and last longer when they are used.
+    is_program = token.kind == "api" and found.session is None
+    forever = timedelta.max if found.ends_in is None else found.ends_in
     return Caller(
         token.principal or token.name,
         token.id,
@@ -109,6 +113,7 @@ def caller_of(found: FoundToken) -> Caller:
         found.principal_kind,
         token.kind,
         token.expires_at,
+        forever if is_program else None,
     )
 
 

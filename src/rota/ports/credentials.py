@@ -97,6 +97,10 @@ class TokenStore(Protocol):
         """
         ...
 
+    async def rights_changes(self) -> int:
+        """Return a number that grows with each transaction that changes what somebody may do."""
+        ...
+
     async def tokens(
         self,
         kind: str = "api",

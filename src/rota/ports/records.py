@@ -497,6 +497,7 @@ class FoundToken:
     rights: Rights
     principal_kind: str = ""  # user, service, worker, system; "": made before there were principals
     session: LoginSession | None = None  # None: no provider has vouched for whoever shows it
+    ends_in: timedelta | None = None  # by itself, at the earliest, from the look on; None: never
 
 
 @dataclass(frozen=True, slots=True)

@@ -456,6 +456,7 @@ class SqlStore(Transactions):
 
     add_token = write(token_scripts.add)
     revoke_token = write(token_scripts.revoke)
+    rights_changes = read(token_scripts.rights_changes, Urgency.GLANCE)
     tokens = read(token_scripts.of_kind)
     old_tokens = read_at(token_scripts.old)
 

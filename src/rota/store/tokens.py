@@ -98,7 +98,16 @@ def find(now: int, digest: str) -> Script[Look | None]:
     token = token_from(first)
     rights = yield from _rights(token, rows)
     session = _session(first, now) if first["idle_until"] is not None else None
-    return FoundToken(token, rights, first["principal_kind"] or "", session), instant(now)
+    ends_in = None if token.expires_at is None else token.expires_at - instant(now)
+    if first["parent"] is not None:  # it ends with that one
+        ends_in = timedelta(0)
+    return FoundToken(token, rights, first["principal_kind"] or "", session, ends_in), instant(now)
+
+
+def rights_changes() -> Script[int]:
+    """How often anybody's rights have changed, counted where other servers are told, too."""
+    rows = yield query("rights_changes")
+    return int(rows[0]["value"]) if rows else 0
 
 
 def _session(row: Row, now: int) -> LoginSession:
