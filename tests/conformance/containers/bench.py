@@ -145,8 +145,8 @@ class Run:
     @property
     def folder(self) -> Path:
         """Return the folder that the only attempt works in."""
-        [folder] = [each for each in self.bench.work_root.iterdir() if each.name.isdecimal()]
-        return folder
+        [folder] = self.bench.work_root.iterdir()
+        return folder / "job"
 
     async def outcome(self) -> Outcome:
         async with asyncio.timeout(PATIENCE_SECONDS):
