@@ -44,6 +44,7 @@ from rota.ports.records import (
     Finished,
     Fired,
     Firing,
+    FollowingRun,
     Heartbeat,
     Idempotency,
     JobQuery,
@@ -395,6 +396,10 @@ class RunStore(Protocol):
     async def attempts(self, run: RunId) -> list[Attempt]: ...
 
     async def late_results(self, run: RunId) -> list[LateResult]: ...
+
+    async def runs_following(self, run: RunId, limit: int) -> list[FollowingRun]:
+        """Return the first runs that answer the end of this one, oldest first."""
+        ...
 
 
 class OutputStore(Protocol):

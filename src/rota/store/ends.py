@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from operator import attrgetter, itemgetter
@@ -13,19 +13,19 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rota.domain.errors import StaleStream
+from rota.domain.following import FOLLOWED_STATES
 from rota.domain.ids import instant, stable_fraction
 from rota.domain.job import RunRules
 from rota.domain.order import cost_of_all
 from rota.domain.retry import Ending, Verdict, attempt_ended, goes_alone
 from rota.domain.run import AttemptResult, OutputState
 from rota.domain.shape import alone, demand_of
-from rota.domain.spec import Delivery
+from rota.domain.spec import Delivery, When
 from rota.domain.states import LEASED_STATES, RunState, is_final
 from rota.ports.records import Finished
 from rota.ports.work import EndBatch, Fence, Outcome, Report, WorkBatch
 from rota.store.chains import pool_of
 from rota.store.claims import Wish, present, take
-from rota.store.dependencies import leave_ends
 from rota.store.gates import lock_free_gates, lock_gates_of
 from rota.store.keys import charge_output
 from rota.store.notes import steps_of_lost
@@ -34,7 +34,7 @@ from rota.store.rows import by_kind, from_json, optional_instant, optional_micro
 from rota.store.runs import settle_output
 from rota.store.script import Columns, LookAgain, Many, Row, Rows, Script, lock, query
 from rota.store.tx import Tx, lock_carts, runs_ended
-from rota.store.waits import too_late
+from rota.store.waits import leave_ends, too_late
 
 _RESULTS = frozenset(AttemptResult)
 _MEMORY = 0.2  # weight of the newest duration in a job's moving average
@@ -532,10 +532,18 @@ def _wake_jobs(tx: Tx, groups: Sequence[_Group]) -> Script[None]:
     """Schedules that count from the end of a run, and jobs that follow others."""
     awaited = yield query("awaited_jobs", ids={group.kind.job_id for group in groups})
     tx.effects.times |= any(row["waits"] for row in awaited)
-    followed = {row["job_id"] for row in awaited if row["is_followed"]}
+    followed = {row["job_id"]: row["followed"] for row in awaited if row["followed"]}
     if followed:
-        done = [g for g in groups if g.kind.job_id in followed and g.state is RunState.COMPLETED]
+        done = [group for group in groups if _is_followed(group, followed)]
         yield from leave_ends(tx, [run for group in done for run in group.runs])
+
+
+def _is_followed(group: _Group, followed: Mapping[str, str]) -> bool:
+    """Whether somebody may follow such ends; most follow completed runs only."""
+    job = group.kind.job_id
+    if group.state is RunState.COMPLETED or job not in followed:
+        return job in followed
+    return followed[job] != When.COMPLETED and group.state in FOLLOWED_STATES
 
 
 def _correct_charges(tx: Tx, groups: Sequence[_Group]) -> None:

@@ -248,3 +248,23 @@ def _clear(folder: int, top: int, names: Iterator[str]) -> list[str]:
             os.rename(name, new, src_dir_fd=folder, dst_dir_fd=top)
             moved.append(new)
     return moved
+
+
+def folder_below(top: str, folder: str) -> str:
+    """Return where a folder of a step is below the folder of its attempt, without links.
+
+    `OSError` if it is not there, or links lead out of that folder. Looked at just before the step
+    begins: who made the links was an earlier step, of which nothing runs any more.
+    """
+    above = Path(os.path.realpath(top))
+    try:
+        found = (above / folder).resolve(strict=True)
+    except PermissionError:
+        return folder  # the step itself finds out, as somebody who may or may not enter it
+    except (OSError, RuntimeError):  # the latter of links that lead in a circle
+        raise OSError(errno.ENOENT, f"there is no folder {folder} in its work folder") from None
+    if not found.is_relative_to(above):
+        raise OSError(errno.EPERM, f"the folder {folder} leads out of its work folder")
+    if not found.is_dir():
+        raise OSError(errno.ENOTDIR, f"{folder} in its work folder is not a folder")
+    return str(found.relative_to(above))

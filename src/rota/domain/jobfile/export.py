@@ -15,7 +15,7 @@ import yaml
 from rota.domain.jobfile.calendars import CALENDAR, HOLIDAYS
 from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM, ITEMS_FROM
 from rota.domain.jobfile.declarations import LIMIT, RESOURCE
-from rota.domain.jobfile.demands import AFTER, RATE_LIMIT
+from rota.domain.jobfile.demands import AFTER, FOLLOW, RATE_LIMIT
 from rota.domain.jobfile.fields import DEFAULTS, FILE, JOB, JOB_GROUPS
 from rota.domain.jobfile.kinds import Schema
 from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, SOURCE, STEP
@@ -81,7 +81,7 @@ def to_block(value: Mapping[str, Any]) -> str:
 
 _SECTIONS = (JOB, DEFAULTS, STEP, RETRY, MISFIRE, DST, INPUT, SOURCE, CALENDAR, HOLIDAYS)
 _SECTIONS_OF_WALLS = (RUN_LIMITS, MOUNT)
-_SECTIONS_OF_ORDER = (RATE_LIMIT, AFTER, LIMIT, RESOURCE)
+_SECTIONS_OF_ORDER = (RATE_LIMIT, AFTER, FOLLOW, LIMIT, RESOURCE)
 _SECTIONS_OF_CARTS = (CART, ITEM, ITEMS_FROM, FAILURES, BETWEEN)
 
 
