@@ -299,26 +299,26 @@ def check_carts(file: Document, written: Any, root: At) -> None:
     `file` has passed its table; `written` is the same before that.
     """
     first: dict[str, At] = {}
+    room = MAX_ITEMS  # of all matrices together: a line makes thousands of items
     for index, document in enumerate(file.get("carts", ())):
         at = root.child("carts").child(index)
         if document is INVALID or at.report.is_full:
             continue
         raw = written["carts"][index]
-        check_cart(document, raw, at.within(CART.scope(raw, at)))
+        room -= check_cart(document, raw, at.within(CART.scope(raw, at)), room)
         if name := document.get("name"):
             refuse_repeated(f"cart {name}", name, at.child("name"), first)
 
 
-def check_cart(document: Document, written: Written, at: At) -> None:
-    """Apply every rule to one cart."""
+def check_cart(document: Document, written: Written, at: At, room: int = MAX_ITEMS) -> int:
+    """Apply every rule to one cart; return how many items its matrix has, of at most `room`."""
     _check_source(written, at)
     _check_jobs(document, written, at)
     _check_order(document, written, at)
     _check_group_size(document, written, at)
     _check_keys(document, at.child("items"))
-    if "matrix" in document and document.get("exclude", []) is not INVALID:
-        _check_matrix(document, at)
     check_schedule(document, at)
+    return _check_matrix(document, at, room) if "matrix" in document else 0
 
 
 def _has(written: Written, name: str) -> bool:
@@ -399,29 +399,31 @@ def build_matrix(document: Document) -> Matrix:
     return Matrix(lists, tuple(document.get("exclude", ())))
 
 
-def _check_matrix(document: Document, at: At) -> None:
-    """Check that a matrix has items, not too many, and a key of its own for each."""
+def _check_matrix(document: Document, at: At, room: int) -> int:
+    """Check that a matrix has items, not too many, and a key of its own for each; count them."""
     place = at.child("matrix")
     if not document["matrix"]:
         place.refuse("a matrix needs a list", "write it as {INPUT: [VALUE, VALUE]}")
-        return
+        return 0
     if not _is_clean(document):
-        return
+        return 0
     matrix = build_matrix(document)
     for name, values in matrix.lists.items():
         first: dict[str, At] = {}
         for index, value in enumerate(values):
             refuse_repeated(shown(value), key_of([value]), place.child(name).child(index), first)
-    if matrix.size > MAX_ITEMS:
-        message = f"the matrix has {matrix.size:,} combinations, of at most {MAX_ITEMS:,}"
-        place.refuse_key(message, "leave values out, or make several carts")
-        return
+    if matrix.size > room:
+        most = f"{MAX_ITEMS:,}" if room == MAX_ITEMS else f"{MAX_ITEMS:,} in all carts of the file"
+        message = f"the matrix has {matrix.size:,} combinations, of at most {most}"
+        place.refuse_key(message, "leave values out, or make several files")
+        return 0
     if matrix.size * len(matrix.exclude) > _MOST_COMPARED:
         message = f"{len(matrix.exclude):,} entries are too many for {matrix.size:,} combinations"
         at.child("exclude").refuse_key(message, "leave values out of the lists instead")
-        return
+        return 0
     _check_excluded(matrix, at.child("exclude"))
     _check_combinations(matrix, place)
+    return matrix.size
 
 
 def _is_clean(document: Document) -> bool:
