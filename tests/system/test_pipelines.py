@@ -64,11 +64,11 @@ jobs:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RotaUp]:
-    settings = {}
     if request.param == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres")
-        settings["store"] = server.address("rota")
-    rota = RotaUp(tmp_path / "home", **settings)
+        rota = RotaUp(tmp_path / "home", store=server.address("rota"))
+    else:
+        rota = RotaUp(tmp_path / "home")
     try:
         yield rota.start()
     finally:
@@ -76,12 +76,9 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RotaUp]:
 
 
 def only_run(client: Client, job: str) -> Run:
-    def found() -> Run | None:
-        runs = runs_of(client, job)
-        assert len(runs) <= 1
-        return runs[0] if runs else None
-
-    return eventually(found)
+    eventually(lambda: runs_of(client, job))
+    [run] = runs_of(client, job)
+    return run
 
 
 def test_values_go_down_the_pipeline_and_each_step_is_seen_while_it_runs(

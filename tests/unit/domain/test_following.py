@@ -101,7 +101,7 @@ def test_what_is_not_there_or_of_another_type_is_refused(
 def test_choices_and_patterns_count_for_what_is_handed_on() -> None:
     choice = Input(InputType.CHOICE, options=("users",))
 
-    assert 'must be users, not "orders"' in refusal("outputs.name", declared=choice)
+    assert 'must be "users", not "orders"' in refusal("outputs.name", declared=choice)
     assert "must match [0-9]+" in refusal("outputs.name", declared=Input(pattern="[0-9]+"))
 
 

@@ -412,6 +412,8 @@ def _check_matrix(document: Document, at: At, room: int) -> int:
         first: dict[str, At] = {}
         for index, value in enumerate(values):
             refuse_repeated(shown(value), key_of([value]), place.child(name).child(index), first)
+        if len(first) < len(values):
+            return 0
     if matrix.size > room:
         most = f"{MAX_ITEMS:,}" if room == MAX_ITEMS else f"{MAX_ITEMS:,} in all carts of the file"
         message = f"the matrix has {matrix.size:,} combinations, of at most {most}"

@@ -104,9 +104,9 @@ FOLLOW = Section(
         Field(
             "with",
             MapOf(VARIABLE, Handed(), most=100, instead="write it as {INPUT: outputs.KEY}"),
-            "What inputs of this job are given of the run that is followed: one of its `outputs` "
-            "by its name or all of them as JSON, its `run` id, its `job` or its `state`, or one of "
-            "its `artifacts` by its path. Without it the inputs have their defaults.",
+            "What inputs of this job are given of the run that is followed, the others having "
+            "their defaults: one of its `outputs` by its name or all of them as JSON, its `run` "
+            "id, its `job` or its `state`, or one of its `artifacts` by its path.",
             examples=({"rows": "outputs.rows", "reason": "state"},),
         ),
     ),

@@ -142,7 +142,7 @@ INPUT = Section(
             Text("a regular expression", MAX_PATTERN),
             "What the whole text must match, for an input of type `string`: a regular expression "
             "of characters, `[a-z]`, `\\d \\w \\s`, `.`, alternatives, groups and repetitions such "
-            "as `{2,5}`. A text with a pattern has at most 1,000 characters.",
+            "as `{2,5}`; such a text has at most 1,000 characters.",
             examples=("[0-9]{4}-[0-9]{2}-[0-9]{2}",),
         ),
         Field("help", PROSE, "What the input means, for whoever triggers the job."),

@@ -80,8 +80,8 @@ def check_inputs(
 
 
 def check_input(declared: Input, name: str, given: object, at: At) -> None:
-    """Report at its position what is wrong with a value of an input of that name."""
-    _value(declared, given, At(at.report, (*at.path, name), at.scope, at.mark, at.position))
+    """Report what is wrong with a value of an input, which stands elsewhere than under its name."""
+    _value(declared, given, at, name)
 
 
 def is_of_type(value: object, kind: InputType) -> TypeGuard[JsonScalar]:
@@ -96,20 +96,21 @@ def is_of_type(value: object, kind: InputType) -> TypeGuard[JsonScalar]:
             return isinstance(value, bool)
 
 
-def _value(declared: Input, given: object, at: At) -> JsonScalar | None:
+def _value(declared: Input, given: object, at: At, name: str = "") -> JsonScalar | None:
     """Parse the value; None after reporting why there is none."""
+    what = f"input {quoted(name or at.name)}"
     if given is None:
         if declared.default is None:
-            at.refuse(f"input {quoted(at.name)} must be given", declared.help)
+            at.refuse(f"{what} must be given", declared.help)
         return declared.default
     if InputValue().check(given, at) is INVALID:
         return None
     value = _read(given, declared.type)
     if not is_of_type(value, declared.type) and declared.type is not InputType.CHOICE:
         words = TYPE_WORDS[declared.type]
-        at.refuse(f"input {quoted(at.name)} must be {words}, not {shown(given)}")
+        at.refuse(f"{what} must be {words}, not {shown(given)}")
         return None
-    return value if _is_allowed(value, declared, f"input {quoted(at.name)}", at) else None
+    return value if _is_allowed(value, declared, what, at) else None
 
 
 def _is_allowed(value: object, declared: Input, what: str, at: At) -> TypeGuard[JsonScalar]:
@@ -295,7 +296,7 @@ def check_job(
     for index, step in enumerate(document.get("steps", ())):
         if step is not INVALID:
             _check_retry(step.get("retry"), at.child("steps").child(index).child("retry"))
-    _check_inputs(document.get("inputs", {}), at.child("inputs"))
+    _check_inputs(document.get("inputs", {}), written.get("inputs"), at.child("inputs"))
     _check_unattended(document, at)
     check_demands(document, written, at)
 
@@ -364,7 +365,7 @@ def _check_retry(retry: Document | None, at: At) -> None:
         at.child("max_delay").refuse("max_delay is shorter than delay")
 
 
-def _check_inputs(inputs: Document, at: At) -> None:
+def _check_inputs(inputs: Document, written: object, at: At) -> None:
     variables: dict[str, str] = {}
     for name, given in inputs.items():
         twin = variables.setdefault(name.upper(), name)
@@ -374,13 +375,16 @@ def _check_inputs(inputs: Document, at: At) -> None:
             )
             at.child(name).refuse_key(message)
         if given is not INVALID:
-            _check_input(given, at.child(name))
+            raw = written.get(name) if isinstance(written, Mapping) else None
+            _check_input(given, raw if isinstance(raw, Mapping) else given, at.child(name))
 
 
-def _check_input(given: Document, at: At) -> None:
+def _check_input(given: Document, written: Mapping[str, object], at: At) -> None:
     kind = InputType(given.get("type", InputType.STRING))
     has_pattern = _check_pattern(given, kind, at.child("pattern"))
-    has_options = _check_options(given, kind, at)
+    if written.get("type") not in (None, kind):
+        return
+    has_options = _check_options(given, written, kind, at)
     default, place = given.get("default"), at.child("default")
     if default is None:
         return
@@ -411,13 +415,15 @@ def _check_pattern(given: Document, kind: InputType, at: At) -> bool:
     return True
 
 
-def _check_options(given: Document, kind: InputType, at: At) -> bool:
+def _check_options(given: Document, written: Mapping[str, object], kind: InputType, at: At) -> bool:
     """Return whether the options are such of a choice, and each is there once."""
     options = given.get("options")
     if kind is not InputType.CHOICE:
         if options is not None:
             at.child("options").refuse_key('"options" need type: choice', "add type: choice")
         return options is None
+    if options is None and written.get("options") is not None:
+        return False
     if options is None:
         at.refuse(f"input {quoted(at.name)} has no options", "write options: [FIRST, SECOND]")
         return False

@@ -370,7 +370,7 @@ JOB_ADVICE = Advice(
     form="{name: NAME, steps: [{run: COMMAND}]}",
     slips=_SHARED_BY_JOBS
     | _meaning(
-        name="id title job",
+        name="id job",
         description="desc comment summary",
         schedule="cron crontab at when on trigger triggers rrule",
         after="depends_on dependencies depends requires upstream",
@@ -539,7 +539,7 @@ CART_ADVICE = Advice(
         max_parallel="max_concurrency concurrency max_in_flight parallelism forks",
         schedule="cron at when starts_at",
         group_size="groups batch batch_size ramp serial",
-        items="hosts targets matrix",
+        items="hosts targets",
         items_from="file csv items_file inventory",
         failures="max_failures max_fail_percentage",
     )

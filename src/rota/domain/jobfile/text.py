@@ -274,13 +274,13 @@ class _Tree:
 
     def take_alias(self, event: yaml.AliasEvent) -> None:
         """Take what an anchor stands at, as if it were written out here."""
-        position = _position(event)
-        if any(each.anchor == event.anchor for each in self.stack):
-            raise unreadable(f"*{event.anchor} stands inside of what it names", position)
-        found = self.anchors.get(event.anchor)
+        position, name = _position(event), event.anchor or ""
+        if any(each.anchor == name for each in self.stack):
+            raise unreadable(f"*{name} stands inside of what it names", position)
+        found = self.anchors.get(name)
         if found is None:
-            hint = did_you_mean(event.anchor, self.anchors) or _IF_TEXT
-            raise unreadable(f"nothing before has the anchor &{event.anchor}", position, hint)
+            hint = did_you_mean(name, self.anchors) or _IF_TEXT
+            raise unreadable(f"nothing before has the anchor &{name}", position, hint)
         self._count(position, found.nodes, found.characters)
         self._refuse_depth(found.depth, position)
         top = self.stack[-1] if self.stack else None

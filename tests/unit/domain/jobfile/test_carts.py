@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -54,7 +55,7 @@ def numbered(*orders: int | None) -> list[dict[str, object]]:
     ]
 
 
-def matrix(*exclude: dict[str, object], **lists: object) -> dict[str, object]:
+def matrix(*exclude: Mapping[str, object], **lists: object) -> dict[str, object]:
     """Fields of a cart whose items are combinations."""
     left_out = {"exclude": list(exclude)} if exclude else {}
     return {"items": None, "matrix": lists, **left_out}
@@ -92,8 +93,8 @@ def test_values_of_a_matrix_must_fit_the_job_where_they_are_written() -> None:
     problems = problems_in(file_of(tidy, carts=[cart(job="tidy", **fields)]))
 
     assert {(problem.path, problem.message) for problem in problems} == {
-        ("carts[0].matrix.size[1].size", 'input "size" must be s or l, not "x"'),
-        ("carts[0].matrix.n[1].n", 'input "n" must be a whole number, not "many"'),
+        ("carts[0].matrix.size[1]", 'input "size" must be "s" or "l", not "x"'),
+        ("carts[0].matrix.n[1]", 'input "n" must be a whole number, not "many"'),
         ("carts[0].matrix.m", 'job tidy has no input "m"'),
     }
 

@@ -111,7 +111,6 @@ def test_what_is_more_than_a_name_is_among_the_rules() -> None:
             'nobody gives input "host" to a run that follows a — give it a default, or a value: '
             "with: {host: outputs.KEY}",
         ),
-        ({"after": {"job": "a"}}, "jobs stand in a list: after: [{job: NAME, when: failed}]"),
         ({"after": [{"when": "failed"}]}, 'has no "job"'),
         ({"after": [{"job": "a", "when": "fails"}]}, 'did you mean "failed"?'),
         ({"after": ["a", {"job": "a", "when": "failed"}]}, "job a is already at after[0]"),
@@ -160,6 +159,12 @@ def test_wrong_demand_is_refused_with_what_would_be_right(
     (error,) = errors_of(**fields)
 
     assert message in error
+
+
+def test_a_mapping_of_one_job_is_told_to_be_a_list() -> None:
+    errors = errors_of(after={"job": "a"})
+
+    assert any("jobs stand in a list: after: [{job: NAME, when: failed}]" in it for it in errors)
 
 
 def test_faulty_inputs_are_not_also_called_missing() -> None:

@@ -86,9 +86,10 @@ def test_choices_and_texts_that_match_are_taken() -> None:
     [
         (
             {"size": "larg"},
-            'size  input "size" must be small, large or 3, not "larg" — did you mean "large"?',
+            'size  input "size" must be "small", "large" or "3", not "larg" — did you mean '
+            '"large"?',
         ),
-        ({"size": 3}, 'input "size" must be small, large or 3, not 3'),
+        ({"size": 3}, 'input "size" must be "small", "large" or "3", not 3'),
         (
             {"day": "2026-1"},
             'day  input "day" must match [0-9]{4}-[0-9]{2}, not "2026-1" — a month',
@@ -125,7 +126,7 @@ def test_of_many_options_only_some_are_told() -> None:
         ({"type": "choice", "options": ["a", "a"]}, 'option "a" is already'),
         (
             {"type": "choice", "options": ["a", "b"], "default": "c"},
-            'default must be a or b, not "c"',
+            'default must be "a" or "b", not "c"',
         ),
         ({"type": "integer", "pattern": "1"}, '"pattern" does not go with type integer'),
         ({"pattern": "(a"}, 'the pattern cannot be used: a "(" is not closed'),
