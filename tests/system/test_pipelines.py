@@ -62,23 +62,30 @@ jobs:
 """
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RotaUp]:
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def site(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RotaUp]:
+    home = tmp_path_factory.mktemp("pipelines") / "home"
     if request.param == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres")
-        rota = RotaUp(tmp_path / "home", store=server.address("rota"))
+        rota = RotaUp(home, store=server.address("rota"))
     else:
-        rota = RotaUp(tmp_path / "home")
+        rota = RotaUp(home)
     try:
         yield rota.start()
     finally:
         rota.close()
 
 
-def only_run(client: Client, job: str) -> Run:
-    eventually(lambda: runs_of(client, job))
-    [run] = runs_of(client, job)
-    return run
+def following(client: Client, run: Run, job: str) -> list[Run]:
+    return [each for each in runs_of(client, job) if each.follows == run.id]
+
+
+def only_one(client: Client, run: Run, job: str) -> Run:
+    eventually(lambda: following(client, run, job))
+    [found] = following(client, run, job)
+    return found
 
 
 def test_values_go_down_the_pipeline_and_each_step_is_seen_while_it_runs(
@@ -92,13 +99,14 @@ def test_values_go_down_the_pipeline_and_each_step_is_seen_while_it_runs(
         watcher.sees("▶ Daten holen")
         gates["extracting"].touch()
         assert watcher.ended() == 0
-    transform = only_run(site.client, "transform")
+    extract = runs_of(site.client, "extract")[0]
+    transform = only_one(site.client, extract, "transform")
     with watching(site, "run", "watch", transform.id, columns=80) as watcher:
         watcher.sees("▶ Double")
-        assert runs_of(site.client, "load") == []
+        assert following(site.client, transform, "load") == []
         gates["transforming"].touch()
         assert watcher.ended() == 0
-    load = only_run(site.client, "load")
+    load = only_one(site.client, transform, "load")
     with watching(site, "run", "watch", load.id, columns=80) as watcher:
         watcher.sees("▶ Load")
         gates["loading"].touch()
@@ -110,7 +118,7 @@ def test_values_go_down_the_pipeline_and_each_step_is_seen_while_it_runs(
     shown = site.command("run", "show", transform.id).stdout
     assert f"after        {transform.follows} (extract, completed)" in shown
     assert f"followed by  {load.id} (load, completed)" in shown
-    assert runs_of(site.client, "clean-up") == []
+    assert following(site.client, transform, "clean-up") == []
     listed = json.loads(site.command("job", "show", "clean-up", "-o", "json").stdout)
     assert listed["after"][0]["words"] == "a failed transform"
 
@@ -118,32 +126,32 @@ def test_values_go_down_the_pipeline_and_each_step_is_seen_while_it_runs(
 def test_a_failing_branch_is_cleaned_up(site: RotaUp) -> None:
     site.client.apply(PIPELINE.format(extracting=":", transforming=":", loading=":"))
 
-    site.client.trigger("extract", {"rows": 0})
-    cleaning = only_run(site.client, "clean-up")
+    extract = site.client.trigger("extract", {"rows": 0})
+    transform = only_one(site.client, extract, "transform")
+    cleaning = only_one(site.client, transform, "clean-up")
     site.client.wait(cleaning.id, PATIENCE.total_seconds())
 
-    [transform] = runs_of(site.client, "transform")
-    assert transform.state == "FAILED"
+    assert site.client.get_run(transform.id).state == "FAILED"
     assert cleaning.inputs == {"run": transform.id, "how": "failed"}
     assert f"cleaned up after {transform.id}, which failed" in log_of(site.client, cleaning.id)
-    assert runs_of(site.client, "load") == []
+    assert following(site.client, transform, "load") == []
 
 
 def test_a_run_that_lacks_its_values_says_so(site: RotaUp) -> None:
     site.client.apply("""
 jobs:
-  - {name: extract, steps: [{run: 'echo 5 > "$ROTA_OUTPUT"'}]}
-  - name: load
-    after: [{job: extract, with: {rows: outputs.rows}}]
+  - {name: count, steps: [{run: 'echo 5 > "$ROTA_OUTPUT"'}]}
+  - name: store
+    after: [{job: count, with: {rows: outputs.rows}}]
     inputs: {rows: {type: integer}}
     steps: [{run: 'true'}]
 """)
-    extract = site.client.trigger("extract")
+    count = site.client.trigger("count")
 
-    load = only_run(site.client, "load")
-    retried = site.command("run", "retry", load.id)
+    store = only_one(site.client, count, "store")
+    retried = site.command("run", "retry", store.id)
 
-    assert (load.state, load.cause) == ("FAILED", "input")
-    assert f"the outputs of {extract.id} of extract are a value without names" in load.message
+    assert (store.state, store.cause) == ("FAILED", "input")
+    assert f"the outputs of {count.id} of count are a value without names" in store.message
     assert retried.returncode == 5
-    assert f"rota run retry {extract.id} makes a new one" in retried.stderr
+    assert f"rota run retry {count.id} makes a new one" in retried.stderr
