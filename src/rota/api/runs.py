@@ -240,7 +240,7 @@ class RunDetail(Run, frozen=True, kw_only=True):
     attempts: tuple[Attempt, ...] = ()
     late_results: tuple[LateResult, ...] = ()
     after: LinkedRun | None = None  # the run that it follows; None: none, or it is not kept
-    followed_by: tuple[LinkedRun, ...] = ()  # the first runs that follow it
+    followed_by: tuple[LinkedRun, ...] = ()  # of jobs that follow its job now, the first ones
     title: str = ""  # of its job; "": it has none
     # Of its job, in the version that it runs; steps may differ.
     isolation: IsolationWord = ""

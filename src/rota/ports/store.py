@@ -398,7 +398,7 @@ class RunStore(Protocol):
     async def late_results(self, run: RunId) -> list[LateResult]: ...
 
     async def runs_following(self, run: RunId, limit: int) -> list[FollowingRun]:
-        """Return the first runs that answer the end of this one, oldest first."""
+        """Return runs of the first so many jobs that follow its job now, oldest first."""
         ...
 
 

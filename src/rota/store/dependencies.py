@@ -176,7 +176,10 @@ def _tell_followers(tx: Tx, followers: _Followers) -> Script[None]:
 
 
 def runs_following(run: RunId, limit: int) -> Script[list[FollowingRun]]:
-    rows = yield query("followed_by", run=run, limit=limit)
+    """The runs of jobs that follow its job now: no index of the rest, which every run would pay."""
+    jobs = yield query("followers_of_run", run=run, limit=limit)
+    ids = [following_run_id(JobId(row["job_id"]), run) for row in jobs]
+    rows = (yield query("following_runs", ids=ids)) if ids else ()
     return [FollowingRun(RunId(row["id"]), row["job"], RunState(row["state"])) for row in rows]
 
 

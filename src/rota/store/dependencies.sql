@@ -49,9 +49,15 @@ SELECT id, outputs FROM run WHERE id = ANY(:ids);
 -- Say of runs that were inserted as failed what they were not handed.
 UPDATE run SET message = :message WHERE id = :id;
 
--- name: followed_by
--- The runs that follow a run.
-SELECT id, job, state FROM run WHERE follows = :run ORDER BY seq LIMIT :limit;
+-- name: followers_of_run
+-- The jobs that follow the job of a run.
+SELECT dependency.job_id FROM run
+JOIN dependency ON dependency.project = run.project AND dependency.upstream = run.job
+WHERE run.id = :run ORDER BY dependency.job_id LIMIT :limit;
+
+-- name: following_runs
+-- Those of these runs that were made.
+SELECT id, job, state FROM run WHERE id = ANY(:ids) ORDER BY seq;
 
 -- name: forget_ends
 -- Runs that were followed.

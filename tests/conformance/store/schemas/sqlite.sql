@@ -73,7 +73,6 @@ CREATE INDEX run_cart ON run (cart, seq) WHERE cart IS NOT NULL;
 CREATE INDEX run_deadline ON run (deadline_at) WHERE deadline_at IS NOT NULL AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED');
 CREATE INDEX run_drop ON run (drop_at) WHERE drop_at IS NOT NULL AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED');
 CREATE INDEX run_eligible ON run (eligible_at) WHERE state = 'SCHEDULED';
-CREATE INDEX run_follows ON run (follows) WHERE follows IS NOT NULL;
 CREATE INDEX run_gated ON run (gate_job, state) WHERE gate_job IS NOT NULL AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED', 'CLAIMED', 'PROCESSING', 'UNKNOWN');
 CREATE INDEX run_held ON run (session) WHERE state IN ('CLAIMED', 'PROCESSING');
 CREATE INDEX run_job ON run (job_id, seq);

@@ -3,6 +3,3 @@ ALTER TABLE dependency ADD COLUMN ends TEXT NOT NULL DEFAULT 'completed'; -- com
 DROP INDEX dependency_upstream;
 CREATE INDEX dependency_upstream ON dependency (project, upstream, ends);
 ALTER TABLE upstream_end ADD COLUMN state TEXT NOT NULL DEFAULT 'COMPLETED'; -- of the run that is followed
-
--- From a run to those that follow it. Most runs follow none.
-CREATE INDEX run_follows ON run (follows) WHERE follows IS NOT NULL;
