@@ -48,6 +48,17 @@ def follow_words(follow: Follow) -> str:
             return f"any end of {follow.job}"
 
 
+def may_be_followed(when: str | None, state: RunState) -> bool:
+    """Return whether somebody may follow a run that ended so; most follow completed runs only.
+
+    `when` is the last word by which others follow its job, of which `completed` is the first. None:
+    nobody follows it.
+    """
+    if when is None or state is RunState.COMPLETED:
+        return when is not None
+    return when != When.COMPLETED and state in FOLLOWED_STATES
+
+
 class Origin(StrEnum):
     """Part of a run that can be handed on."""
 

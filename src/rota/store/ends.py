@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from operator import attrgetter, itemgetter
@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rota.domain.errors import StaleStream
-from rota.domain.following import FOLLOWED_STATES
+from rota.domain.following import may_be_followed
 from rota.domain.ids import instant, stable_fraction
 from rota.domain.job import RunRules
 from rota.domain.order import cost_of_all
 from rota.domain.retry import Ending, Verdict, attempt_ended, goes_alone
 from rota.domain.run import AttemptResult, OutputState
 from rota.domain.shape import alone, demand_of
-from rota.domain.spec import Delivery, When
+from rota.domain.spec import Delivery
 from rota.domain.states import LEASED_STATES, RunState, is_final
 from rota.ports.records import Finished
 from rota.ports.work import EndBatch, Fence, Outcome, Report, WorkBatch
@@ -534,16 +534,8 @@ def _wake_jobs(tx: Tx, groups: Sequence[_Group]) -> Script[None]:
     tx.effects.times |= any(row["waits"] for row in awaited)
     followed = {row["job_id"]: row["followed"] for row in awaited if row["followed"]}
     if followed:
-        done = [group for group in groups if _is_followed(group, followed)]
+        done = [g for g in groups if may_be_followed(followed.get(g.kind.job_id), g.state)]
         yield from leave_ends(tx, [run for group in done for run in group.runs])
-
-
-def _is_followed(group: _Group, followed: Mapping[str, str]) -> bool:
-    """Whether somebody may follow such ends; most follow completed runs only."""
-    job = group.kind.job_id
-    if group.state is RunState.COMPLETED or job not in followed:
-        return job in followed
-    return followed[job] != When.COMPLETED and group.state in FOLLOWED_STATES
 
 
 def _correct_charges(tx: Tx, groups: Sequence[_Group]) -> None:
