@@ -20,6 +20,7 @@ from rota.store.gates import lock_gates
 from rota.store.script import Script, Urgency
 from rota.store.store import SqlStore
 from rota.store.tx import Tx
+from rota.store.waits import leave_ends
 from testkit.builders import MINUTE, Scene
 
 pytestmark = pytest.mark.anyio
@@ -581,3 +582,16 @@ async def test_ends_that_nobody_follows_are_not_kept(scene: Scene) -> None:
     await scene.store.cancel([run], actor="person")
 
     assert await scene.store.follow_ends(100) == 0
+
+
+async def test_an_end_that_is_left_again_is_followed_once(scene: Scene) -> None:
+    upstream = await scene.job("extract")
+    follower = await scene.job("repair", **follows("extract", When.FAILED, run="run"))
+    run = await complete(scene, upstream, AttemptResult.FAILED)
+    await follow(scene)
+    assert isinstance(scene.store, SqlStore)
+
+    await scene.store.write(lambda tx: leave_ends(tx, [run]))
+
+    assert await follow(scene) == 1
+    assert [each.follows for each in await runs_of(scene, follower)] == [run]
