@@ -15,6 +15,8 @@ from rota.domain.spec import (
     DEFAULT_POOL,
     DEFAULT_PRIORITY,
     Delivery,
+    Follow,
+    Input,
     JobSpec,
     Late,
     Overlap,
@@ -52,10 +54,16 @@ class RunRules:
     # What such an input is where a run is given none, as by a schedule.
     exclusive_defaults: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     after: tuple[str, ...] = ()  # names of jobs of the project
+    follows: tuple[Follow, ...] = ()  # of `after`, those that are more than a name
+    handed: Mapping[str, Input] = field(default_factory=dict)  # inputs that these give values
     after_within: timedelta | None = None
     is_scheduled: bool = False  # it has due times: those wait for the jobs in `after`
     log_limit: int | None = None  # bytes; None: an earlier release wrote these rules
     walls: Walls | None = None  # None: plain processes
+
+    def follow(self, upstream: str) -> Follow:
+        """Return how it follows a job of `after`."""
+        return next((each for each in self.follows if each.job == upstream), Follow(upstream))
 
     def drops_late(self, trigger: Trigger) -> bool:
         """Return whether a run that is too late is dropped: never one that a person asked for."""
@@ -89,11 +97,18 @@ def rules_of(spec: JobSpec, shared: Collection[str] = ()) -> RunRules:
         exclusive_by=spec.exclusive_by,
         exclusive_defaults=_defaults(spec, spec.exclusive_by),
         after=spec.after.jobs,
+        follows=tuple(follow for follow in spec.after.follows if not follow.is_plain),
+        handed=_handed(spec),
         after_within=spec.after.within,
         is_scheduled=schedule is not None,
         log_limit=spec.log_limit,
         walls=walls_of(spec),
     )
+
+
+def _handed(spec: JobSpec) -> dict[str, Input]:
+    names = {name for follow in spec.after.follows for name in follow.gives}
+    return {name: each for name, each in spec.inputs.items() if name in names}
 
 
 def _defaults(spec: JobSpec, names: Collection[str]) -> dict[str, str | int | float | bool]:

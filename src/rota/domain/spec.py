@@ -117,6 +117,15 @@ class InputType(StrEnum):
     INTEGER = "integer"
     NUMBER = "number"
     BOOLEAN = "boolean"
+    CHOICE = "choice"  # one of a few texts
+
+
+class When(StrEnum):
+    """End of a run that another job follows."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"  # timed out, too
+    ENDED = "ended"  # either, or cancelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +231,8 @@ class Step:
     retry: Retry = Retry()
     continue_on_error: bool = False
     condition: StepCondition = StepCondition.SUCCESS
+    title: str = ""  # for people; "": its name is
+    folder: str = ""  # to run in, below the work folder; "": the work folder itself
     # `None` is the job's. Steps of a container stay in it: they have none of these.
     isolation: Isolation | None = None
     network: Network | None = None
@@ -234,14 +245,34 @@ class Input:
     type: InputType = InputType.STRING
     default: str | int | float | bool | None = None  # None: the input must be given
     help: str = ""
+    options: tuple[str, ...] = ()  # of a choice, one of which the value is
+    pattern: str = ""  # that the whole text must match; "": any text
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """One job that is followed."""
+
+    job: str  # its name, of the same project
+    when: When = When.COMPLETED
+    gives: Mapping[str, str] = field(default_factory=dict)  # `with`: what each input is given
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether it is what a bare name means."""
+        return self.when is When.COMPLETED and not self.gives
 
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """Jobs whose completed runs this one follows."""
+    """Jobs whose runs this one follows."""
 
-    jobs: tuple[str, ...] = ()  # names, of the same project
+    follows: tuple[Follow, ...] = ()  # each job once
     within: timedelta | None = None  # how long a due run waits for them; None: for ever
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        return tuple(follow.job for follow in self.follows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +280,7 @@ class JobSpec:
     name: str
     project: str = DEFAULT_PROJECT
     type: JobType = JobType.SHELL
+    title: str = ""  # for people, in any script; "": its name is
     description: str = ""
     owner: str = ""
     runbook: str = ""

@@ -64,7 +64,7 @@ from rota.walls.engine import (
 from rota.walls.images import ImageRefused, Images
 from rota.walls.leftovers import Sweeper
 from rota.walls.network import NetworkFailed
-from rota.walls.rooms import remove_tree
+from rota.walls.rooms import folder_below, remove_tree
 
 _OPEN = 0o777  # for whatever user the job has; above it is a folder of the worker alone
 _READABLE, _PRIVATE = 0o755, 0o700
@@ -273,6 +273,8 @@ class ContainerExecutor(StepExecutor):
         if image is None:
             write = partial(attempt.folder.write_script, number)
             argv, folder = command_of(step, write), JOB
+            if step.folder:
+                folder = f"{JOB}/{folder_below(str(attempt.folder.path), step.folder)}"
         else:
             argv, folder = image.command, image.folder
         command = Command(argv, step_variables(attempt.env, step), folder)

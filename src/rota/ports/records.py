@@ -21,6 +21,15 @@ from rota.ports.work import ChunkMeta, Fence, Offer, WorkBatch
 
 
 @dataclass(frozen=True, slots=True)
+class FollowingRun:
+    """A run that follows another one."""
+
+    id: RunId
+    job: str
+    state: RunState
+
+
+@dataclass(frozen=True, slots=True)
 class NewJob:
     """A job to create, or a new version of one."""
 

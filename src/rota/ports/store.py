@@ -44,6 +44,7 @@ from rota.ports.records import (
     Finished,
     Fired,
     Firing,
+    FollowingRun,
     Heartbeat,
     Idempotency,
     JobQuery,
@@ -391,10 +392,9 @@ class RunStore(Protocol):
     async def forget_notes(self, limit: int) -> int: ...
 
     async def runs(self, query: RunQuery, /) -> list[Run]: ...
-
     async def attempts(self, run: RunId) -> list[Attempt]: ...
-
     async def late_results(self, run: RunId) -> list[LateResult]: ...
+    async def runs_following(self, run: RunId, limit: int) -> list[FollowingRun]: ...
 
 
 class OutputStore(Protocol):

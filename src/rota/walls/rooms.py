@@ -275,3 +275,23 @@ def allow_all(name: str, folder: int) -> None:
         Path(f"/proc/self/fd/{descriptor}").chmod(_PRIVATE)
     finally:
         os.close(descriptor)
+
+
+def folder_below(top: str, folder: str) -> str:
+    """Return where a folder of a step is below the folder of its attempt, without links.
+
+    `OSError` if it is not there, or links lead out of that folder. Looked at just before the step
+    begins: who made the links was an earlier step, of which nothing runs any more.
+    """
+    above = Path(os.path.realpath(top))
+    try:
+        found = (above / folder).resolve(strict=True)
+    except PermissionError:
+        return folder  # the step itself finds out, as somebody who may or may not enter it
+    except (OSError, RuntimeError):  # the latter of links that lead in a circle
+        raise OSError(errno.ENOENT, f"there is no folder {folder} in its work folder") from None
+    if not found.is_relative_to(above):
+        raise OSError(errno.EPERM, f"the folder {folder} leads out of its work folder")
+    if not found.is_dir():
+        raise OSError(errno.ENOTDIR, f"{folder} in its work folder is not a folder")
+    return str(found.relative_to(above))

@@ -23,6 +23,16 @@ class TestSteps:
         assert sink.text(Stream.STDOUT) == "/job\none\nsh\njob\n"
         assert [step for _, step, _ in sink.fed] == [0, 1] or len(sink.fed) > 2
 
+    async def test_step_runs_in_its_folder_and_links_do_not_lead_out(self, bench: Bench) -> None:
+        before = Step("make", "mkdir -p a/b; ln -s a/b in; ln -s /etc out")
+        inside = Step("inside", "pwd", folder="in")
+        outside = Step("outside", "pwd", folder="out")
+
+        outcome, sink = await bench.run(job(before, inside, outside))
+
+        assert sink.text(Stream.STDOUT) == "/job/a/b\n"
+        assert outcome.message.endswith("the folder out leads out of its work folder")
+
     async def test_failure_has_the_exit_code_and_what_was_said_last(self, bench: Bench) -> None:
         outcome, _ = await bench.run(job("echo no water >&2; exit 3", "echo never"))
 

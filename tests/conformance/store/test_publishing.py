@@ -704,6 +704,7 @@ READS = [
     "last_event",
     "last_runs",
     "late_results",
+    "runs_following",
     "latest_durations",
     "ledger",
     "names",

@@ -132,6 +132,23 @@ class TestFiles:
         assert run.state == "COMPLETED"
         assert run.outputs == {"answer": 42}
 
+    def test_folders_of_steps_do_not_lead_out(self, machine: Machine) -> None:
+        run = execute(
+            machine.rota.client,
+            "mkdir -p a/b; ln -s a/b in; ln -s /tmp out; ln -s ../../.. up",
+            {"run": "pwd", "folder": "in"},
+            {"run": "pwd", "folder": "out", "if": "always"},
+            {"run": "pwd", "folder": "up", "if": "always"},
+            isolation="sandbox",
+            network="none",
+        )
+
+        assert machine.printed(run).splitlines() == [
+            "/job/a/b",
+            "the step could not be started: the folder out leads out of its work folder",
+            "the step could not be started: the folder up leads out of its work folder",
+        ]
+
     def test_steps_of_an_attempt_share_their_folders(self, machine: Machine) -> None:
         run = execute(
             machine.rota.client,

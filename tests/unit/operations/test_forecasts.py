@@ -157,6 +157,15 @@ async def test_jobs_that_follow_others_come_with_their_end(timeline: Timeline) -
     assert await minutes(timeline, 90 * MINUTE, "third") == [71]
 
 
+async def test_runs_to_come_are_taken_to_complete(timeline: Timeline) -> None:
+    await timeline.apply("0 * * * *", name="first", expect="10m")
+    await timeline.apply(None, name="any", after=[{"job": "first", "when": "ended"}])
+    await timeline.apply(None, name="repair", after=[{"job": "first", "when": "failed"}])
+
+    assert await minutes(timeline, 90 * MINUTE, "any") == [70]
+    assert await minutes(timeline, 90 * MINUTE, "repair") == []
+
+
 async def test_a_follower_is_ahead_in_the_line_in_which_it_will_wait(timeline: Timeline) -> None:
     first = await timeline.apply(None, name="first", expect="10m")
     await timeline.apply(None, name="second", after=["first"])

@@ -53,6 +53,7 @@ def build_job(document: Document) -> JobSpec:
             document,
             project=str,
             type=JobType,
+            title=str,
             description=str,
             owner=str,
             runbook=str,
@@ -161,6 +162,8 @@ def _step(document: Document, number: int, job: Document) -> Step:
         | _given(
             document,
             name=str,
+            title=str,
+            folder=str,
             shell=str,
             interpreter=tuple,
             env=dict,
@@ -173,4 +176,13 @@ def _step(document: Document, number: int, job: Document) -> Step:
 
 
 def _input(document: Document) -> Input:
-    return Input(**_given(document, type=InputType, default=lambda value: value, help=str))
+    return Input(
+        **_given(
+            document,
+            type=InputType,
+            default=lambda value: value,
+            help=str,
+            options=tuple,
+            pattern=str,
+        )
+    )

@@ -32,6 +32,7 @@ from rota.domain.jobfile.sections import (
     NEEDS,
     PROSE,
     SCHEDULE,
+    TITLE,
     VARIABLE,
     Field,
     ListOf,
@@ -63,6 +64,13 @@ MAX_STEPS = 200
 _WHAT_IT_IS = (
     Field("name", NAME, "Unique in its project.", required=True, shared=False),
     Field("project", NAME, "The project; the file's, unless given.", shared=False),
+    Field(
+        "title",
+        TITLE,
+        "What people are shown beside its name, in any script.",
+        examples=("Monatsbericht für Köln",),
+        shared=False,
+    ),
     Field("description", PROSE, "What the job is for.", shared=False),
     Field("owner", LINE, "Who looks after the job.", examples=("team-data",)),
     Field("runbook", LINE, "Where to read what to do when it fails; usually an address."),

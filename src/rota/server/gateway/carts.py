@@ -109,6 +109,7 @@ def cart_fields(cart: Cart) -> dict[str, Any]:
     return {
         **_rules(cart.rules),
         "job": document.get("job", ""),
+        "title": document.get("title", ""),
         "description": document.get("description", ""),
         "labels": document.get("labels", {}),
         "rollback": document.get("rollback", ""),

@@ -99,17 +99,25 @@ async def news_answer(engine: Engine, run: Run, news: News) -> tuple[str, Answer
         case RunChanged(seen):
             return "run", seen_answer(seen)
         case StepChanged(attempt, number, step):
-            return "step", StepNews(attempt=attempt, number=number, step=step_answer(step))
+            answer = step_answer(step, await _titles(engine, run))
+            return "step", StepNews(attempt=attempt, number=number, step=answer)
         case ProgressMade(attempt, progress):
             return "progress", ProgressNews(attempt=attempt, progress=Progress(**progress))
         case LinesPrinted(attempt, window, skipped):
             return "lines", lines_news(run.id, attempt, window, skipped)
         case AttemptEnded(ended):
-            return "attempt", attempt_answer(ended)
+            return "attempt", attempt_answer(ended, titles=await _titles(engine, run))
         case TimePassed(at):
             return "time", TimeNews(at=at)
         case RunSettled(settled):
             return "end", await run_detail(engine, settled)
+
+
+async def _titles(engine: Engine, run: Run) -> dict[str, str]:
+    """Return the titles of a run's steps; a job that this release cannot read has none."""
+    ref = (run.job_id, run.job_version)
+    spec = (await engine.specs.find(engine.store, [ref])).get(ref)
+    return {step.name: step.title for step in spec.steps if step.title} if spec else {}
 
 
 @cart_router.get(

@@ -28,8 +28,8 @@ CREATE TABLE completion ( project TEXT NOT NULL, job TEXT NOT NULL, at INTEGER N
 CREATE VIEW current_job AS SELECT job.*, job_version.document, job_version.digest, schedule.next_at, schedule.held_from, schedule.anchor, schedule.waits, schedule.answered_to, schedule.version AS schedule_version, (SELECT state FROM run WHERE job_id = job.id ORDER BY seq DESC LIMIT 1) AS last_state, (SELECT ended_at FROM run WHERE job_id = job.id ORDER BY seq DESC LIMIT 1) AS last_ended_at FROM job JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version JOIN schedule ON schedule.job_id = job.id WHERE job.deleted_at IS NULL;
 CREATE TABLE declaration ( kind TEXT NOT NULL, project TEXT NOT NULL, name TEXT NOT NULL, document TEXT NOT NULL, updated_by TEXT NOT NULL, updated_at INTEGER NOT NULL, PRIMARY KEY (kind, project, name) );
 CREATE INDEX declaration_updated ON declaration (updated_at);
-CREATE TABLE dependency ( job_id TEXT NOT NULL, project TEXT NOT NULL, upstream TEXT NOT NULL, PRIMARY KEY (job_id, upstream) );
-CREATE INDEX dependency_upstream ON dependency (project, upstream);
+CREATE TABLE dependency ( job_id TEXT NOT NULL, project TEXT NOT NULL, upstream TEXT NOT NULL, ends TEXT NOT NULL DEFAULT 'completed', PRIMARY KEY (job_id, upstream) );
+CREATE INDEX dependency_upstream ON dependency (project, upstream, ends);
 CREATE TABLE device_grant ( device TEXT PRIMARY KEY, code TEXT NOT NULL UNIQUE, host TEXT NOT NULL, address TEXT NOT NULL, expires_at INTEGER NOT NULL, asked_at INTEGER NOT NULL, every INTEGER NOT NULL, state TEXT NOT NULL, session TEXT ) STRICT, WITHOUT ROWID;
 CREATE INDEX device_grant_expires ON device_grant (expires_at);
 CREATE TABLE drained_worker ( name TEXT PRIMARY KEY, drained_by TEXT NOT NULL, drained_at INTEGER NOT NULL ) STRICT, WITHOUT ROWID;
@@ -106,4 +106,4 @@ CREATE INDEX token_principal ON token (principal);
 CREATE INDEX token_project ON token (project, created_at, id) WHERE kind = 'api' AND project IS NOT NULL;
 CREATE INDEX token_worker ON token (name) WHERE kind = 'worker' AND revoked_at IS NULL;
 CREATE TABLE unanswered ( job_id TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, count INTEGER NOT NULL, state TEXT NOT NULL, cause TEXT NOT NULL, PRIMARY KEY (job_id, first) ) STRICT, WITHOUT ROWID;
-CREATE TABLE upstream_end ( run_id TEXT PRIMARY KEY, project TEXT NOT NULL, job TEXT NOT NULL, ended_at INTEGER NOT NULL );
+CREATE TABLE upstream_end ( run_id TEXT PRIMARY KEY, project TEXT NOT NULL, job TEXT NOT NULL, ended_at INTEGER NOT NULL , state TEXT NOT NULL DEFAULT 'COMPLETED');

@@ -57,6 +57,22 @@ async def test_a_job_without_a_schedule_runs_at_once(calls: Calls) -> None:
     assert again.run.state == pb.RUN_STATE_BLOCKED
 
 
+async def test_wrong_inputs_are_told_with_their_place_and_what_would_be_right(calls: Calls) -> None:
+    size = {"type": "choice", "options": ["small", "large"]}
+    await calls.submit(job_file(job(schedule=FAR, inputs={"size": size}, title="整頓")))
+    request = pb.TriggerJobRequest(job="tidy", inputs_json='{"size": "smal"}')
+
+    _, problem = await calls.refused("TriggerJob", request)
+
+    [fault] = problem.faults
+    assert (fault.path, fault.message) == (
+        "size",
+        'input "size" must be "small" or "large", not "smal"',
+    )
+    assert fault.hint == 'did you mean "small"?'
+    assert (await calls("GetJob", pb.GetJobRequest(job="tidy"))).job.title == "整頓"
+
+
 async def test_a_function_is_a_code_location_too(calls: Calls) -> None:
     draft = pb.JobDraft(name="tidy", code=pb.CodeLocation(function="app.tidy"))
 
