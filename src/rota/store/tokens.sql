@@ -25,12 +25,6 @@ WHERE token.digest = :digest AND token.revoked_at IS NULL
         WHERE opener.id = token.parent AND opener.revoked_at IS NULL
         AND (opener.expires_at IS NULL OR opener.expires_at > :now)));
 
--- name: count_rights_change
--- Rights have changed: whoever trusts what was read before has to read again.
--- many: key text
-INSERT INTO meta (key, value) VALUES (:key, '1')
-ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(meta.value AS BIGINT) + 1 AS TEXT);
-
 -- name: rights_changes
 -- How often rights have changed.
 SELECT value FROM meta WHERE key = 'rights';
