@@ -42,6 +42,7 @@ _WRITABLE = ":rw"
 _BY_ENGINE = f"{Isolation.CONTAINER}/"
 _SHA256 = "@sha256:"
 _USUAL_REGISTRY = "docker.io"
+_MOST_USERS = 2**31  # engines know no user of a higher number
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class Walls:
     image: str = ""
     registry: str = ""
     mounts: tuple[Mount, ...] = ()
+    user: str = ""  # inside a container; "": 65534
 
 
 PLAIN = Walls()
@@ -91,6 +93,7 @@ def walls_of(spec: JobSpec) -> Walls | None:
         image=container.image if container else "",
         registry=container.registry if container else "",
         mounts=container.mounts if container else (),
+        user=container.user if container else "",
     )
     return None if found == PLAIN else found
 
@@ -233,6 +236,15 @@ def registry_of(image: str) -> str:
     first, slash, _ = image.partition("/")
     is_host = slash and ("." in first or ":" in first or first == "localhost")
     return first if is_host else _USUAL_REGISTRY
+
+
+def may_be_root(user: str) -> bool:
+    """Return whether a user of a container may be root there: a name is what its image makes of it.
+
+    Only numbers tell who somebody is; what is root's group may be root's, too.
+    """
+    parts = user.split(":") if user else []
+    return not all(part.isdecimal() and 0 < int(part) < _MOST_USERS for part in parts)
 
 
 def is_pinned(image: str) -> bool:
