@@ -180,6 +180,22 @@ def _is_below(demand: str, offered: Collection[str]) -> bool:
     return is_whole or is_mounted_below(mount, read_only)
 
 
+def why_not_mounted(demand: str, offered: Collection[str]) -> str:
+    """Return why a worker with these offers does not mount a folder; "": it has none such.
+
+    It names no root but one that holds the folder: others are not everybody's business.
+    """
+    name = demand.partition("/")[2]
+    source = name.removesuffix(_WRITABLE)
+    prefix = f"{OfferKind.MOUNT}/"
+    roots = [each.removeprefix(prefix) for each in offered if each.startswith(prefix)]
+    holding = [root for root in roots if is_mounted_below(Mount(source, ""), [root])]
+    writable = [root for root in holding if root.endswith(_WRITABLE)]
+    if writable:
+        return f"it has {writable[0]}, which jobs may write to, so it is mounted whole"
+    return f"it has {holding[0]}, which jobs may only read" if holding else ""
+
+
 _WALL_WORDS = {"process": "plain processes", "sandbox": "sandbox", "container": "containers"}
 _NETWORK_WORDS = {
     "none": "empty network",
