@@ -77,7 +77,12 @@ class Ground:
         self.wall = wall
         self.engine = engine
         self.shared = shared
-        given = {"lease": "3s", "slots": "4", "sandbox_binds": f"{shared}:rw", **settings}
+        given: dict[str, Any] = {
+            "lease": "3s",
+            "slots": "4",
+            "sandbox_binds": f"{shared}:rw",
+            **settings,
+        }
         if engine is not None:
             given |= {"container_engine": str(engine.socket), "container_mounts": f"{shared}:rw"}
         self.rota = RotaUp(home, **given)

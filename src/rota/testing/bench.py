@@ -368,7 +368,7 @@ async def _made(make: Callable[[], T]) -> T:
 
 
 def _tasks() -> set[asyncio.Task[Any]]:
-    return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[operator]
+    return asyncio.all_tasks() - {asyncio.current_task()}
 
 
 def _files(folder: Path) -> set[str]:

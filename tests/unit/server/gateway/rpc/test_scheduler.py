@@ -459,14 +459,18 @@ async def test_a_run_is_watched_to_its_end_and_from_any_place_on(calls: Calls) -
 
 
 async def test_a_run_is_shown_with_its_walls_and_what_it_used(calls: Calls) -> None:
-    walls = {"isolation": "sandbox", "network": "none", "limits": {"memory": "64MiB", "cpu": 0.5}}
+    walls: dict[str, Any] = {
+        "isolation": "sandbox",
+        "network": "none",
+        "limits": {"memory": "64MiB", "cpu": 0.5},
+    }
     await calls.served.apply(job(**walls))
     run = await calls.served.trigger()
     offers = "wall sandbox", "network sandbox/none", "limit memory", "limit cpu"
     worker = await calls.served.worker(offers=tuple(Offer(*each.split()) for each in offers))
     [work] = await worker.claim()
     going = await calls("GetRun", pb.GetRunRequest(run=run["id"]))
-    used = {"cpu_seconds": 0.25, "max_memory_bytes": 1 << 26}
+    used: dict[str, Any] = {"cpu_seconds": 0.25, "max_memory_bytes": 1 << 26}
     step = StepOutcome("build", "failed", signal=9, cause="oom", **used)
     await worker.finish(work, "FAILED", steps=(step,), cause="oom", **used)
 
