@@ -119,10 +119,11 @@ class Ground:
                 raise LookupError(who)
 
     def assert_nothing_is_left(self, *, is_alone: bool = False) -> None:
-        """Claim that no attempt left anything on this machine.
+        """Claim that no attempt left anything on this machine, once its worker is up again.
 
         `is_alone`: nobody else here has containers meanwhile.
         """
+        eventually(self._is_whole, otherwise="the worker did not start again")
         left: dict[str, Sequence[object]] = {}
 
         def is_clean() -> bool:
@@ -133,6 +134,14 @@ class Ground:
         with suppress(AssertionError):
             eventually(is_clean)
         assert left == {}
+
+    def _is_whole(self) -> bool:
+        """Return whether the worker runs, and a server knows it."""
+        try:
+            self.rota.worker_pid()
+        except StopIteration:
+            return False
+        return any(each.state == "alive" for each in self.rota.client.list_workers().items)
 
     def _left(self, is_alone: bool) -> Iterator[tuple[str, Sequence[object]]]:
         home = self.rota.home
