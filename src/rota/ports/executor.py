@@ -146,6 +146,17 @@ class SignalScope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Namespace:
+    """Network namespace that a process is to keep a way out of open: it is made ready for that."""
+
+    network: int  # descriptor, by its number there
+    users: int | None  # of the user namespace that owns it, likewise; None: the worker's own
+    device: str  # that it gets
+    receivers: tuple[str, ...]  # hardware addresses; the device drops frames to others
+    unreachable: tuple[str, ...]  # networks
+
+
+@dataclass(frozen=True, slots=True)
 class Confinement:
     """Way to start a process that is not simply one of the worker's own."""
 
@@ -156,6 +167,7 @@ class Confinement:
     descriptors: Mapping[int, int] = field(default_factory=dict)  # number there → ours; closed here
     signals: SignalScope = SignalScope.TREE
     tag: str = ""  # part of the name of its cgroup: run, attempt and step
+    network: Namespace | None = None
 
 
 @dataclass(frozen=True, slots=True)

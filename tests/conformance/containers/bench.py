@@ -110,8 +110,8 @@ class Run:
     @property
     def folder(self) -> Path:
         """Return the folder that the only attempt works in."""
-        [folder] = [each for each in self.bench.work_root.iterdir() if each.name.isdecimal()]
-        return folder
+        [folder] = self.bench.work_root.iterdir()
+        return folder / "job"
 
     async def shows(self, text: str) -> None:
         """Wait until this was printed."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rota.walls import rooms as rooms_module
 from rota.walls.rooms import Room, Rooms, Users, remove_tree
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -77,6 +78,31 @@ class TestRemoving:
         remove_tree(top)
 
         assert not top.exists()
+
+    def test_link_that_takes_the_place_of_a_folder_leads_nowhere(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its user may be alive, with another run or of his own."""
+        kept = tmp_path / "kept"
+        kept.write_text("for all to read")
+        kept.chmod(0o644)
+        folder = tmp_path / "top/job"
+        (folder / "inner").mkdir(parents=True)
+
+        def swapped(entry: os.DirEntry[str]) -> bool:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if is_folder and entry.name == "inner":
+                (folder / "inner").rmdir()
+                (folder / "inner").symlink_to(kept)
+            return is_folder
+
+        monkeypatch.setattr(rooms_module, "_is_folder", swapped)
+
+        remove_tree(tmp_path / "top")
+
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o644
+        remove_tree(tmp_path / "top")  # what could not be removed stays for the next time
+        assert not (tmp_path / "top").exists()
 
     def test_nothing_to_remove_is_no_error(self, tmp_path: Path) -> None:
         remove_tree(tmp_path / "none")
