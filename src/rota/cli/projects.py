@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 app = App(name="project", help="Tenants: list, show, create, set, delete.")
 
 _ANY = "any"
-_LISTS = frozenset({"isolation", "network", "run_as", "registries", "mounts", "executors"})
+_LISTS = frozenset(
+    {*("isolation", "network", "run_as", "registries", "mounts"), "container_users", "executors"}
+)
 _WORDS = {
     "timeout": "timeout",
     "attempts": "attempts",
@@ -178,7 +180,7 @@ class Said:
             name="--policy",
             help="What else its jobs may ask for (isolation=sandbox,container, network=none, "
             "limits.memory=4GiB, executors=shell, registries=HOST, pinned_images=true, run_as=USER,"
-            " mounts=/FOLDER:rw); NAME= takes it away, NAME=[] allows none.",
+            " mounts=/FOLDER:rw, container_users=root); NAME= takes it away, NAME=[] allows none.",
         ),
     ] = ()
     default: Annotated[

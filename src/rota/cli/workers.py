@@ -217,10 +217,19 @@ WORKERS: ListView[Worker] = ListView(
 )
 
 
+def _answer(offer: Offer) -> str:
+    """Return whether a worker has it; of a folder, what containers may do there."""
+    if offer.reason:
+        return f"no: {offer.reason}"
+    if offer.kind != "mount":
+        return "yes"
+    return "yes, to write, and as a whole" if offer.name.endswith(":rw") else "yes, to read"
+
+
 OFFERS: tuple[Column[Offer], ...] = (
     Column("OFFERS", lambda offer: offer.kind),
     Column("NAME", lambda offer: offer.name),
-    Column("", lambda offer: f"no: {offer.reason}" if offer.reason else "yes"),
+    Column("", _answer),
 )
 
 

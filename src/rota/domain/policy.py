@@ -26,6 +26,7 @@ from rota.domain.walls import (
     Walls,
     is_mounted_below,
     is_pinned,
+    may_be_root,
     registry_of,
     type_of,
 )
@@ -49,6 +50,7 @@ class Policy:
     registries: tuple[str, ...] | None = None  # hosts
     pinned_images: bool = False  # images must be named by digest
     mounts: tuple[str, ...] | None = None  # roots; `ROOT:rw`: also to write there
+    container_users: tuple[str, ...] | None = None  # None: any number but that of root
     executors: tuple[JobType, ...] | None = None
 
 
@@ -93,6 +95,16 @@ def excesses(bounds: Bounds, asked: RunRules) -> list[Excess]:
 
 def is_within(bounds: Bounds, asked: RunRules) -> bool:
     return next(_excesses(bounds, asked), None) is None
+
+
+def bounds_on(asked: RunRules, bounds: Bounds | None) -> Bounds | None:
+    """Return what bounds a job, given what bounds its project; None: nothing does.
+
+    Users inside containers are bounded without a policy, too.
+    """
+    if bounds is None and asked.walls is not None and asked.walls.user:
+        return _NO_BOUNDS
+    return bounds
 
 
 def excess_of_priority(policy: Policy, priority: int | None) -> Excess | None:
@@ -272,9 +284,30 @@ def _of_image(policy: Policy, walls: Walls) -> Iterator[Excess]:
     if policy.pinned_images and not is_pinned(walls.image):
         message = "image must be named by its digest"
         yield Excess(("image",), message, f"write image: {walls.image}@sha256:…")
+    if excess := _of_user(policy.container_users, walls.user):
+        yield excess
     for mount in walls.mounts if policy.mounts is not None else ():
         if not is_mounted_below(mount, policy.mounts or ()):
             yield _not_allowed(("mounts",), f"mount {_shown(mount)}", policy.mounts or ())
+
+
+_NO_ROOT = (
+    "write a number but 0, or nothing; an admin allows others: rota project set PROJECT --policy"
+    " container_users="
+)
+
+
+def _of_user(allowed: Collection[str] | None, user: str) -> Excess | None:
+    """Return why a container's steps may not be this user; "" is nobody, and always allowed.
+
+    Root in a container is root to whatever of the machine the container sees.
+    """
+    if not user or user in (allowed or ()) or (allowed is None and not may_be_root(user)):
+        return None
+    if allowed is not None:
+        return _not_allowed(("user",), f"user {user} in a container", allowed)
+    who = "root" if user.partition(":")[0] in ("0", "root") else f"{user}, who may be root,"
+    return Excess(("user",), f"user {who} in a container is not allowed", f"{_NO_ROOT}{user}")
 
 
 def _shown(mount: Mount) -> str:

@@ -42,6 +42,7 @@ _WRITABLE = ":rw"
 _BY_ENGINE = f"{Isolation.CONTAINER}/"
 _SHA256 = "@sha256:"
 _USUAL_REGISTRY = "docker.io"
+_MOST_USERS = 2**31  # engines know no user of a higher number
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class Walls:
     image: str = ""
     registry: str = ""
     mounts: tuple[Mount, ...] = ()
+    user: str = ""  # inside a container; "": 65534
 
 
 PLAIN = Walls()
@@ -91,6 +93,7 @@ def walls_of(spec: JobSpec) -> Walls | None:
         image=container.image if container else "",
         registry=container.registry if container else "",
         mounts=container.mounts if container else (),
+        user=container.user if container else "",
     )
     return None if found == PLAIN else found
 
@@ -177,6 +180,22 @@ def _is_below(demand: str, offered: Collection[str]) -> bool:
     return is_whole or is_mounted_below(mount, read_only)
 
 
+def why_not_mounted(demand: str, offered: Collection[str]) -> str:
+    """Return why a worker with these offers does not mount a folder; "": it has none such.
+
+    It names no root but one that holds the folder: others are not everybody's business.
+    """
+    name = demand.partition("/")[2]
+    source = name.removesuffix(_WRITABLE)
+    prefix = f"{OfferKind.MOUNT}/"
+    roots = [each.removeprefix(prefix) for each in offered if each.startswith(prefix)]
+    holding = [root for root in roots if is_mounted_below(Mount(source, ""), [root])]
+    writable = [root for root in holding if root.endswith(_WRITABLE)]
+    if writable:
+        return f"it has {writable[0]}, which jobs may write to, so it is mounted whole"
+    return f"it has {holding[0]}, which jobs may only read" if holding else ""
+
+
 _WALL_WORDS = {"process": "plain processes", "sandbox": "sandbox", "container": "containers"}
 _NETWORK_WORDS = {
     "none": "empty network",
@@ -233,6 +252,15 @@ def registry_of(image: str) -> str:
     first, slash, _ = image.partition("/")
     is_host = slash and ("." in first or ":" in first or first == "localhost")
     return first if is_host else _USUAL_REGISTRY
+
+
+def may_be_root(user: str) -> bool:
+    """Return whether a user of a container may be root there: a name is what its image makes of it.
+
+    Only numbers tell who somebody is; what is root's group may be root's, too.
+    """
+    parts = user.split(":") if user else []
+    return not all(part.isdecimal() and 0 < int(part) < _MOST_USERS for part in parts)
 
 
 def is_pinned(image: str) -> bool:

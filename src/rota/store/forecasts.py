@@ -13,6 +13,7 @@ from rota.domain.gates import ClosableJob
 from rota.domain.ids import CartId, JobId, RunId, SessionId, instant, micros
 from rota.domain.keys import SECOND, Bucket, Key, Rate, is_charged_later
 from rota.domain.order import share_of
+from rota.domain.policy import bounds_on
 from rota.domain.run import Trigger
 from rota.domain.spec import DEFAULT_PROJECT
 from rota.domain.states import RunState
@@ -152,6 +153,7 @@ def predicted_starts(
 
 
 def _coming_job(row: Row) -> ComingJob:
+    rules = rules_from(row["rules"])
     return ComingJob(
         id=JobId(row["id"]),
         project=row["project"],
@@ -159,7 +161,7 @@ def _coming_job(row: Row) -> ComingJob:
         version=row["version"],
         created_by=row["created_by"],
         document=from_json(row["document"]),
-        rules=rules_from(row["rules"]),
+        rules=rules,
         anchor=instant(row["anchor"]),
         next_at=optional_instant(row["next_at"]),
         held_from=optional_instant(row["held_from"]),
@@ -167,7 +169,7 @@ def _coming_job(row: Row) -> ComingJob:
         waits=bool(row["waits"]),
         created_at=instant(row["created_at"]),
         answered_to=optional_instant(row["answered_to"] or None),
-        bounds=bounds_from(row["bounds"]),
+        bounds=bounds_on(rules, bounds_from(row["bounds"])),
     )
 
 

@@ -26,6 +26,7 @@ from rota.domain.walls import (
     registry_of,
     type_of,
     walls_of,
+    why_not_mounted,
     words_of,
 )
 
@@ -138,6 +139,25 @@ def test_a_mount_lies_at_or_below_a_root(
     lacks = missing(wanted, {"wall/container", "network/container/host", *roots})
 
     assert (lacks == []) is is_there
+
+
+@pytest.mark.parametrize(
+    ("demand", "reason"),
+    [
+        ("mount//srv:rw", "it has /srv, which jobs may only read"),
+        ("mount//srv/a:rw", "it has /srv, which jobs may only read"),
+        ("mount//out/a", "it has /out:rw, which jobs may write to, so it is mounted whole"),
+        ("mount//out/a:rw", "it has /out:rw, which jobs may write to, so it is mounted whole"),
+        ("mount//var", ""),
+    ],
+)
+def test_a_root_that_holds_a_folder_is_told_where_it_is_not_mounted(
+    demand: str, reason: str
+) -> None:
+    offered = {"wall/container", "mount//srv", "mount//out:rw"}
+
+    assert missing([demand], offered) == [demand]
+    assert why_not_mounted(demand, offered) == reason
 
 
 def test_what_a_worker_lacks_is_told_in_words() -> None:

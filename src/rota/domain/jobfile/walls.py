@@ -63,7 +63,7 @@ USER = Text(
     32,
     pattern=r"[A-Za-z_][A-Za-z0-9_.-]{0,31}",
 )
-_USER_INSIDE = Text(
+USER_INSIDE = Text(
     "a user of the image, by name or number, perhaps with a group: app or 1000:1000",
     65,
     pattern=f"{_WORD}(?::{_WORD})?",
@@ -239,7 +239,7 @@ WALLS_OF_JOB = (
     ),
     Field(
         "user",
-        _USER_INSIDE,
+        USER_INSIDE,
         "The user inside the container; 65534, unless given.",
         examples=("app", "1000:1000"),
     ),
