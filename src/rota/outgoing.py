@@ -31,7 +31,7 @@ _SAME_REQUEST = frozenset({307, 308})
 _USUALLY_BODILESS = frozenset({"GET", "HEAD", "DELETE"})
 _REDIRECTS = frozenset({301, 302, 303}) | _SAME_REQUEST
 # What another origin may be told: nothing of what may say who asks.
-_HARMLESS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
+HARMLESS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 _AGENT = f"rota/{__version__}"
 
 
@@ -254,7 +254,7 @@ def _following(request: Request, response: Response) -> Request | None:
     if not is_same:
         following = replace(following, method="GET", body=b"", headers=_bodiless(request.headers))
     if is_elsewhere:
-        kept = {k: v for k, v in following.headers.items() if k.lower() in _HARMLESS}
+        kept = {k: v for k, v in following.headers.items() if k.lower() in HARMLESS}
         following = replace(following, headers=kept)
     return following
 

@@ -110,11 +110,17 @@ def parse_target(url: str, schemes: Sequence[str] = WEB) -> Target:
 
 
 def redirected(target: Target, location: str) -> Target:
-    """Return where an answer of this target sends on to; raise `Invalid` or `Denied`."""
-    if not location or not location.isascii() or not location.isprintable() or "\\" in location:
-        raise _bad(location, "a redirect leads there, and it cannot be read")
-    here = f"{target.origin}{target.path}"
-    following = parse_target(urljoin(here, location.partition("#")[0]))
+    """Return where an answer of this target sends on to; raise `Denied` if nothing may go there."""
+    try:
+        if not location or not location.isascii() or not location.isprintable():
+            raise _bad(location, "it cannot be read")
+        if "\\" in location:  # which joining would take for a part of a path
+            raise _bad(location, "it has a backslash")
+        here = f"{target.origin}{target.path}"
+        following = parse_target(urljoin(here, location.partition("#")[0]))
+    except (Invalid, ValueError) as error:
+        message = f"{target.origin} redirects: {error}"
+        raise Denied(message, code="redirect_refused") from error
     if target.scheme == "https" and following.scheme != "https":
         raise Denied(
             f"{target.origin} redirects to {following.origin}, which is not https",

@@ -382,6 +382,12 @@ class RunStore(Protocol):
         """Record how far runs are; return those that the session has not leased (any more)."""
         ...
 
+    async def keep_handles(
+        self, session: SessionId, items: Sequence[RemoteHandle]
+    ) -> tuple[Fence, ...]:
+        """Keep what names the work of attempts elsewhere; return those not leased (any more)."""
+        ...
+
     async def tell_notes(self, session: SessionId, notes: Sequence[StepNote]) -> frozenset[Fence]:
         """Replace what is known of attempts that the session has leased; return which it has."""
         ...

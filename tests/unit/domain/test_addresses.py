@@ -192,7 +192,7 @@ class TestRedirects:
         ["", "file:///etc/passwd", "https://me@b.example/", "\\\\b.example", "/ü", "/\n"],
     )
     def test_a_redirect_is_no_way_around_the_rules(self, location: str) -> None:
-        with pytest.raises(Invalid):
+        with pytest.raises(Denied, match=r"https://a\.example redirects: "):
             redirected(parse_target("https://a.example/"), location)
 
     def test_a_redirect_does_not_leave_https(self) -> None:
