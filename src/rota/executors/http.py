@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
@@ -203,11 +203,13 @@ class HttpExecutor:
 
     async def _submitted(self, attempt: _Attempt) -> Answer:
         """Send `submit` until it has an answer that is more than "later"."""
-        for tries in range(1, _MOST_SUBMITS + 1):
+        tries = 1
+        while True:
             answer = await self._send_submit(attempt)
             wait = wait_asked_for(answer, self._clock.now())
             if answer.status not in (429, 503) or wait is None or tries == _MOST_SUBMITS:
                 break
+            tries += 1
             words = format_duration(timedelta(seconds=round(wait.total_seconds())))
             self._say(attempt, f"it asks to be asked again in {words}")
             await self._wait(attempt, wait)
@@ -294,7 +296,8 @@ class HttpExecutor:
         """Return the pause before the next look: longer after each that got nothing."""
         if not failures:
             return http.every
-        return max(min(http.every * 2 ** min(failures - 1, 10), _LONGEST_PAUSE), http.every)
+        doubled = http.every * 2.0 ** min(failures - 1, 10)
+        return max(min(doubled, _LONGEST_PAUSE), http.every)
 
     def _pause(self, attempt: _Attempt, answer: Answer | None, usual: timedelta) -> timedelta:
         asked = wait_asked_for(answer, self._clock.now()) if answer is not None else None
@@ -363,7 +366,7 @@ class HttpExecutor:
     async def _or_stop(self, attempt: _Attempt, doing: asyncio.Future[T], grace: timedelta) -> T:
         """Return what is being done; after a stop wait no longer for it than the grace."""
         try:
-            waiting = {doing, attempt.stop}
+            waiting: set[asyncio.Future[Any]] = {doing, attempt.stop}
             await asyncio.wait(
                 waiting, timeout=self._left(attempt), return_when=asyncio.FIRST_COMPLETED
             )

@@ -70,7 +70,16 @@ from rota.ports.records import (
     SubmittedBackfill,
     SubmittedRun,
 )
-from rota.ports.work import Fence, Hello, Progress, Report, Start, StartAnswer, StepNote
+from rota.ports.work import (
+    Fence,
+    Hello,
+    Progress,
+    RemoteHandle,
+    Report,
+    Start,
+    StartAnswer,
+    StepNote,
+)
 
 
 class LimitStore(Protocol):
