@@ -117,8 +117,8 @@ async def bench() -> AsyncIterator[Bench]:
         await bench.executor.close()
 
 
-def call(bench: Bench, path: str = "/pay", **fields: Any) -> dict[str, Any]:
-    return {"url": f"{bench.service.url}{path}", "method": "POST", **fields}
+def call(bench: Bench, **fields: Any) -> dict[str, Any]:
+    return {"url": f"{bench.service.url}/pay", "method": "POST", **fields}
 
 
 def watched(bench: Bench, **fields: Any) -> dict[str, Any]:

@@ -100,6 +100,7 @@ _VALUE = ValueOf()
 _HEADER = Text("the name of a header", 100, pattern=_HEADER_NAME)
 _QUERY = Text("the name of a parameter", MAX_NAME, pattern=r"[^\x00-\x1f]+")
 _POINTER_TEXT = Text("a JSON pointer such as /status", 500, pattern=_POINTER)
+_WORD = Text("a word of at most 128 characters", MAX_NAME, pattern=r"[^\x00-\x1f]{0,128}")
 _CODE = Text("a status such as 200, or 2xx", 3, pattern=r"[1-5](?:[0-9]{2}|xx)", takes_numbers=True)
 _CODES = ListOf(_CODE, most=_MAX_CODES, least=1)
 _LIMIT = Duration(timedelta(milliseconds=1), timedelta(hours=1))
@@ -183,7 +184,7 @@ RESULT = Section(
         ),
         Field(
             "values",
-            MapOf(Text(max_length=MAX_NAME), Choice(HttpState), most=100),
+            MapOf(_WORD, Choice(HttpState), most=100),
             "What that value means: completed, failed or running.",
             examples=({"paid": "completed", "refused": "failed", "pending": "running"},),
         ),
