@@ -1,4 +1,4 @@
-"""Another system, as jobs of type `http` meet it: a real HTTP server that behaves as a test says."""
+"""Another system, as jobs of type `http` meet it: a real server that behaves as a test says."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class TestFailures:
     async def test_it_hangs(self, service: HttpService, outgoing: Outgoing) -> None:
         service.on("GET", "/", HANGS)
 
-        with pytest.raises(NoAnswer, match="gave no answer in 0.2 s"):
+        with pytest.raises(NoAnswer, match=r"gave no answer in 0\.2 s"):
             await ask(outgoing, service.url, seconds=0.2)
 
     async def test_it_drips(self, service: HttpService, outgoing: Outgoing) -> None:

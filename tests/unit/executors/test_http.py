@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 RUN = "r_1"
 SOON = timedelta(milliseconds=20)
 HERE = (ip_network("127.0.0.1/32"),)
-SECRET = "s3cret-of-the-worker"  # noqa: S105 (of nobody)
+SECRET = "s3cret-of-the-worker"
 TOKEN = WorkerSecret("TOKEN", SECRET, hosts=("127.0.0.1",), projects=("default",))
 
 
