@@ -81,7 +81,7 @@ def secrets(home: Path, service: HttpService) -> dict[str, str]:
 
 
 def is_under_way(client: Client, run: str) -> bool:
-    found = client.run(run)
+    found = client.get_run(run)
     return found.note is not None and found.note.step == "status"
 
 
@@ -96,11 +96,11 @@ def test_a_lost_worker_costs_the_work_nothing(
     apply(rota.client, payout(service, delivery=delivery))
     run = rota.client.trigger("payout", {"amount": 5})
     eventually(lambda: is_under_way(rota.client, run.id))
-    assert rota.client.run(run.id).progress is not None
+    eventually(lambda: rota.client.get_run(run.id).progress is not None)
 
     [worker] = rota.client.list_workers()
     kill_worker(rota, worker.worker)
-    eventually(lambda: rota.client.run(run.id).attempt == 2)
+    eventually(lambda: rota.client.get_run(run.id).attempt == 2)
     service.on("GET", "/pay/7", reply({"state": "paid", "receipt": "A1"}))
     ended = settle(rota.client, run)
 
@@ -137,16 +137,16 @@ def test_many_take_no_slot(up: Up, home: Path, service: HttpService) -> None:
         {"name": "slow", "type": "http", "http": slow, "timeout": "1m", "grace": "100ms"},
         {"name": "plain", "steps": [{"run": "echo here"}]},
     )
-    runs = rota.client.trigger_many("slow", [{}] * MANY)
+    runs = rota.client.trigger_many("slow", [{}] * MANY).runs
     eventually(lambda: len(service.asked) == MANY)
 
     plain = settle(rota.client, rota.client.trigger("plain"))
 
     assert plain.state == "COMPLETED"
-    assert {rota.client.run(run.id).state for run in runs} == {"PROCESSING"}
+    assert {rota.client.get_run(run).state for run in runs} == {"PROCESSING"}
     for run in runs:
-        rota.client.cancel(run.id)
-    assert {settle(rota.client, run).state for run in runs} == {"CANCELLED"}
+        rota.client.cancel_run(run)
+    assert {rota.client.wait(run, 30).state for run in runs} == {"CANCELLED"}
 
 
 def test_what_cannot_be_done_says_why(up: Up, home: Path, service: HttpService) -> None:
@@ -156,7 +156,7 @@ def test_what_cannot_be_done_says_why(up: Up, home: Path, service: HttpService) 
     apply(
         rota.client,
         *(
-            {"name": name, "type": "http", "http": {"submit": f"{service.url}/{name}"}}
+            {"name": name, "type": "http", "http": {"submit": {"url": f"{service.url}/{name}"}}}
             for name in ("private", "bad")
         ),
         payout(service, name="other") | {"needs": {"site": "nowhere"}},
@@ -176,7 +176,7 @@ def test_a_run_waits_for_a_worker_that_has_its_secret(up: Up, service: HttpServi
     apply(rota.client, payout(service))
     run = rota.client.trigger("payout")
 
-    why = eventually(lambda: rota.client.run(run.id).reasons)
+    why = eventually(lambda: rota.client.get_run(run.id).reasons)
 
     assert "secret PAY_TOKEN" in why[0].message
     assert service.asked == []

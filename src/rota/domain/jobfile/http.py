@@ -143,7 +143,7 @@ _CALL = (
     Field("timeout", _LIMIT, "How long one request may take, redirects included.", "30s"),
 )
 
-SUBMIT = Section("http submit", _CALL, shorthand="")
+SUBMIT = Section("http submit", _CALL)
 STATUS = Section(
     "http status",
     (
