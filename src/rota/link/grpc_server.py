@@ -20,11 +20,11 @@ from rota.domain.errors import Conflict, Denied, NotFound, RotaError, Unavailabl
 from rota.link import grpc_checks as checks
 from rota.link import grpc_messages as messages
 from rota.link.grpc_notes import handles_from, note_from, progress_from
+from rota.ports.credentials import CredentialDesk
 from rota.ports.rpc import bearer_in, host_of_peer, rpc_status_of
 from rota.ports.work import (
     OUTDATED_WORKER,
     Credential,
-    CredentialDesk,
     WorkerDesk,
     WorkerIdentity,
 )

@@ -512,22 +512,6 @@ HANDLES = "handles"  # and the one by which it keeps remote handles
 RUNNING = "running"  # the result of a step that goes on
 
 
-class CredentialDesk(Protocol):
-    """Server's side of what a worker shows. `Denied`: it is wrong; `Unavailable`: too often so."""
-
-    async def authenticate(self, secret: str, address: str = "") -> WorkerIdentity:
-        """Return whose a credential is; the use of a renewed one ends the one before."""
-        ...
-
-    async def join(self, secret: str, wish: JoinWish, address: str = "") -> Credential:
-        """Trade a use of a join token for a credential."""
-        ...
-
-    async def renew(self, identity: WorkerIdentity) -> Credential:
-        """Give a worker its next credential; its present one is good until that is used."""
-        ...
-
-
 class Refused(Unavailable):
     """A server answered that it cannot do it now: the link is well, and trying later may help."""
 

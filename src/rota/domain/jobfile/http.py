@@ -143,9 +143,9 @@ _CALL = (
     Field("timeout", _LIMIT, "How long one request may take, redirects included.", "30s"),
 )
 
-SUBMIT = Section("http submit", _CALL)
+SUBMIT = Section("submit", _CALL)
 STATUS = Section(
-    "http status",
+    "status",
     (
         *_CALL,
         Field(
@@ -163,9 +163,9 @@ STATUS = Section(
         ),
     ),
 )
-CANCEL = Section("http cancel", _CALL)
+CANCEL = Section("cancel", _CALL)
 RESULT = Section(
-    "http result",
+    "result",
     (
         Field(
             "completed", _CODES, "Statuses that mean an end that is well.", ["2xx"], ([200, 201],)
