@@ -146,6 +146,7 @@ class Run(Answer, frozen=True, kw_only=True):
     inputs: Mapping[str, Any] | None = None
     outputs: Any = None
     progress: Progress | None = None  # None: it said nothing
+    handle: Any = None  # what names its work in another system; None: there is none
     note: Note | None = None  # None: no worker has it, or it has told nothing yet
     retry_of: str | None = None  # id of a run; None: it is no retry by hand
     follows: str | None = None  # the run whose end it answers

@@ -157,7 +157,8 @@ def revoke_join(
 
 
 def _running(worker: Worker) -> str:
-    return f"{worker.running or 0} of {worker.slots}"
+    in_http = int(worker.used.get("http_slots", "0"))  # these take no slot
+    return f"{(worker.running or 0) - in_http} of {worker.slots}"
 
 
 def _in_use(worker: Worker) -> str:

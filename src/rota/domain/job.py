@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from rota.domain.http import secrets_of
 from rota.domain.ids import JobId
 from rota.domain.resources import UNIT
 from rota.domain.run import Trigger
@@ -18,6 +19,7 @@ from rota.domain.spec import (
     Follow,
     Input,
     JobSpec,
+    JobType,
     Late,
     Overlap,
     Retry,
@@ -60,6 +62,8 @@ class RunRules:
     is_scheduled: bool = False  # it has due times: those wait for the jobs in `after`
     log_limit: int | None = None  # bytes; None: an earlier release wrote these rules
     walls: Walls | None = None  # None: plain processes
+    kind: str = ""  # its type, where neither function nor walls tell
+    secrets: tuple[str, ...] = ()  # values that the worker must have for it
 
     def follow(self, upstream: str) -> Follow:
         """Return how it follows a job of `after`."""
@@ -68,6 +72,9 @@ class RunRules:
     def drops_late(self, trigger: Trigger) -> bool:
         """Return whether a run that is too late is dropped: never one that a person asked for."""
         return self.late is Late.DROP and trigger is Trigger.SCHEDULE
+
+
+_TOLD_BY_OTHERS = (JobType.SHELL, JobType.PYTHON, JobType.CONTAINER)
 
 
 def rules_of(spec: JobSpec, shared: Collection[str] = ()) -> RunRules:
@@ -103,6 +110,8 @@ def rules_of(spec: JobSpec, shared: Collection[str] = ()) -> RunRules:
         is_scheduled=schedule is not None,
         log_limit=spec.log_limit,
         walls=walls_of(spec),
+        kind="" if spec.type in _TOLD_BY_OTHERS else spec.type,
+        secrets=secrets_of(spec.http) if spec.http else (),
     )
 
 

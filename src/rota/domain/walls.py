@@ -31,13 +31,16 @@ class OfferKind(StrEnum):
     NETWORK = "network"  # `sandbox/none`, `container/outbound`, …
     LIMIT = "limit"  # a field of `RunLimits`; in containers `container/cpu`, …
     RUN_AS = "run_as"  # a user whom runs of this worker may be
-    TYPE = "type"  # a `JobType`
+    TYPE = "type"  # of jobs that it executes: a `JobType`
+    SECRET = "secret"  # noqa: S105 (a kind, no secret): a value of its settings, for headers of requests
     REGISTRY = "registry"  # a login of its settings
     MOUNT = "mount"  # a root of what containers may see; `ROOT:rw` where they may also write
 
 
 # Kinds whose names an admin of the machine chose: they may tell of one tenant to another.
-NAMED_BY_PEOPLE = frozenset({OfferKind.RUN_AS, OfferKind.REGISTRY, OfferKind.MOUNT})
+NAMED_BY_PEOPLE = frozenset(
+    {OfferKind.RUN_AS, OfferKind.REGISTRY, OfferKind.MOUNT, OfferKind.SECRET}
+)
 _WRITABLE = ":rw"
 _BY_ENGINE = f"{Isolation.CONTAINER}/"
 _SHA256 = "@sha256:"
@@ -121,11 +124,18 @@ def _most(limits: Sequence[RunLimits]) -> RunLimits:
     return RunLimits(**most)
 
 
-def demanded(walls: Walls | None) -> tuple[str, ...]:
-    """List the offers that a worker must make to take such runs."""
+def demanded(walls: Walls | None, kind: str = "", secrets: Collection[str] = ()) -> tuple[str, ...]:
+    """List the offers that a worker must make to take such runs.
+
+    `kind` is the type of the job, where it is none that all workers have.
+    """
+    types = (f"{OfferKind.TYPE}/{kind}",) if kind else ()
+    values = tuple(f"{OfferKind.SECRET}/{name}" for name in secrets)
     if walls is None:
-        return ()
+        return (*types, *values)
     return (
+        *types,
+        *values,
         *(f"{OfferKind.WALL}/{wall}" for wall in walls.isolation if wall is not Isolation.PROCESS),
         *(f"{OfferKind.NETWORK}/{network}" for network in walls.network),
         *(f"{OfferKind.LIMIT}/{_kept_by(walls)}{name}" for name in walls.limited),
@@ -224,6 +234,10 @@ def words_of(demand: str) -> str:
         case OfferKind.MOUNT:
             writes = ", writable" if name.endswith(_WRITABLE) else ""
             return f"mount {name.removesuffix(_WRITABLE)}{writes}"
+        case OfferKind.TYPE:
+            return f"executor for jobs of type {name}"
+        case OfferKind.SECRET:
+            return f"secret {name}"
         case _:
             return demand
 
@@ -239,8 +253,10 @@ def field_of(demand: str) -> tuple[str, ...]:
     return (_FIELDS.get(OfferKind(kind), kind),)
 
 
-def type_of(function: str, walls: Walls | None) -> JobType:
+def type_of(kind: str, function: str, walls: Walls | None) -> str:
     """Return the type of a job with these rules."""
+    if kind:
+        return kind
     if function:
         return JobType.PYTHON
     is_container = walls is not None and Isolation.CONTAINER in walls.isolation

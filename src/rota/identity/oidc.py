@@ -14,14 +14,15 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 import httpx
 from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from rota.domain.errors import Denied, Unavailable, quoted
+from rota.domain.addresses import parse_target
+from rota.domain.errors import Denied, Invalid, Unavailable, quoted
 from rota.domain.identity import (
     Header,
     ProviderRules,
@@ -290,9 +291,15 @@ async def open_provider(client: OidcClient) -> AsyncIterator[OidcProvider]:
 
 def check_address(address: str, issuer: str) -> None:
     """Raise `Unavailable` for an address that tokens or secrets must not go to."""
-    parts = urlsplit(address)
-    is_all_here = parts.scheme == "http" and is_near(issuer) and is_near(address)
-    if parts.scheme == "https" or is_all_here:
+    try:
+        scheme = parse_target(address).scheme
+    except Invalid as error:
+        raise Unavailable(
+            f"the identity provider names an address that cannot be used: {error}",
+            code="provider_misconfigured",
+        ) from error
+    is_all_here = scheme == "http" and is_near(issuer) and is_near(address)
+    if scheme == "https" or is_all_here:
         return
     raise Unavailable(
         f"the identity provider names {quoted(address)}, which is not https",

@@ -16,7 +16,7 @@ from rota.contracts.worker_pb2_grpc import WorkersStub
 from rota.domain.errors import Denied, Invalid, RotaError, Unavailable
 from rota.link import grpc_messages as messages
 from rota.link.grpc_checks import ADMITTED
-from rota.link.grpc_notes import note_message, progress_message
+from rota.link.grpc_notes import handles_message, note_message, progress_message
 from rota.link.parts import in_requests
 from rota.ports.rpc import MAX_MESSAGE
 from rota.ports.work import (
@@ -30,6 +30,7 @@ from rota.ports.work import (
     Order,
     OutputChunk,
     Progress,
+    RemoteHandle,
     Report,
     ReportAnswer,
     Start,
@@ -191,6 +192,13 @@ class GrpcLink:
     async def note(self, items: Sequence[StepNote]) -> None:
         for piece in in_requests(items):
             await self._ask("done", steps=pb.StepNotes(items=map(note_message, piece)))
+
+    async def keep_handles(self, items: Sequence[RemoteHandle]) -> ReportAnswer:
+        whole = pb.ReportAnswer()
+        for piece in _in_pieces(items):
+            answer = await self._ask("report", handles=handles_message(piece))
+            whole.MergeFrom(answer.report)
+        return self._read(messages.report_answer_from, whole)
 
     async def leave(self) -> None:
         await self._ask("done", leave=pb.Leave())

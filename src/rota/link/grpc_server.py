@@ -6,7 +6,7 @@ A worker can affect only its own stream and its own session.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -19,12 +19,12 @@ from rota.contracts.worker_pb2_grpc import WorkersServicer, add_WorkersServicer_
 from rota.domain.errors import Conflict, Denied, NotFound, RotaError, Unavailable, first_of
 from rota.link import grpc_checks as checks
 from rota.link import grpc_messages as messages
-from rota.link.grpc_notes import note_from, progress_from
+from rota.link.grpc_notes import handles_from, note_from, progress_from
+from rota.ports.credentials import CredentialDesk
 from rota.ports.rpc import bearer_in, host_of_peer, rpc_status_of
 from rota.ports.work import (
     OUTDATED_WORKER,
     Credential,
-    CredentialDesk,
     WorkerDesk,
     WorkerIdentity,
 )
@@ -257,26 +257,21 @@ class _Conversation:
     async def _handled(self, message: pb.FromWorker) -> dict[str, Any]:
         """Handle a request; return the answer by the name of its field."""
         try:
-            match message.WhichOneof("request"):
-                case "beat":
-                    return await self._beat(message.beat)
-                case "start":
-                    return await self._start(message.start)
-                case "report":
-                    return await self._report(message.report)
-                case "output":
-                    return await self._output(message.output)
-                case "progress":
-                    return await self._progress(message.progress)
-                case "steps":
-                    return await self._note(message.steps)
-                case "leave":
-                    return await self._leave()
-                case "credential":
-                    credential = await self._credential.renew()
-                    return {"credential": messages.credential_message(credential)}
-                case other:
-                    raise _not_taken(other)
+            kind = message.WhichOneof("request")
+            handlers: dict[str | None, Callable[[Any], Awaitable[dict[str, Any]]]] = {
+                "beat": self._beat,
+                "start": self._start,
+                "report": self._report,
+                "output": self._output,
+                "progress": self._progress,
+                "steps": self._note,
+                "handles": self._keep_handles,
+                "leave": self._leave,
+                "credential": self._renew_credential,
+            }
+            if kind is None or kind not in handlers:
+                raise _not_taken(kind)
+            return await handlers[kind](getattr(message, kind))
         except (NotFound, Conflict, Unavailable) as error:
             return {"refusal": messages.refusal_message(error)}
 
@@ -309,7 +304,14 @@ class _Conversation:
         await self._desk.note(self._session, notes)
         return {"done": pb.Done()}
 
-    async def _leave(self) -> dict[str, Any]:
+    async def _keep_handles(self, message: pb.Handles) -> dict[str, Any]:
+        answer = await self._desk.keep_handles(self._session, handles_from(message))
+        return {"report": messages.report_answer_message(answer)}
+
+    async def _renew_credential(self, _: pb.CredentialRequest) -> dict[str, Any]:
+        return {"credential": messages.credential_message(await self._credential.renew())}
+
+    async def _leave(self, _: pb.Leave) -> dict[str, Any]:
         self._is_leaving = True
         await self._desk.leave(self._session)
         return {"done": pb.Done()}

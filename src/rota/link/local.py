@@ -39,6 +39,7 @@ from rota.ports.work import (
     OutputChunk,
     Progress,
     Refused,
+    RemoteHandle,
     Report,
     ReportAnswer,
     Start,
@@ -103,6 +104,7 @@ VERBS = {
     "output": _verb(tuple[OutputChunk, ...], ReportAnswer),
     "progress": _verb(tuple[Progress, ...], None),
     "note": _verb(tuple[StepNote, ...], None),
+    "handles": _verb(tuple[RemoteHandle, ...], ReportAnswer),
     "leave": _verb(None, None),
 }
 ORDERS = msgspec.msgpack.Decoder(Order)
@@ -217,6 +219,10 @@ class LocalLink:
     async def note(self, items: Sequence[StepNote]) -> None:
         for piece in in_requests(items):
             await self._ask("note", tuple(piece))
+
+    async def keep_handles(self, items: Sequence[RemoteHandle]) -> ReportAnswer:
+        answer: ReportAnswer = await self._ask("handles", tuple(items))
+        return answer
 
     async def leave(self) -> None:
         await self._ask("leave", None)
@@ -513,6 +519,7 @@ class _Conversation:
             "output": self._desk.output,
             "progress": self._desk.progress,
             "note": self._desk.note,
+            "handles": self._desk.keep_handles,
         }
         if verb == "leave":
             return await self._desk.leave(self._session)

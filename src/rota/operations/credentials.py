@@ -75,7 +75,7 @@ def _check_name(value: str, what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Implements `rota.ports.work.CredentialDesk`."""
+    """Implements `rota.ports.credentials.CredentialDesk`."""
 
     engine: Engine
     lifetime: timedelta = CREDENTIAL_LIFETIME

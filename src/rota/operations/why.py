@@ -23,7 +23,7 @@ from rota.domain.key_gates import GATES, reasons_of
 from rota.domain.keys import Counted, Key, KeyKind, behind, kind_of, shortage
 from rota.domain.order import BOOST_SECONDS, Chain, latest_turn, share_of, turns_before
 from rota.domain.quantities import parse_duration
-from rota.domain.resources import SLOTS, UNIT, fits, format_amount, lacking, minus
+from rota.domain.resources import HTTP_SLOTS, SLOTS, UNIT, fits, format_amount, lacking, minus
 from rota.domain.run import Reason, Run
 from rota.domain.shape import demand_of, unmet
 from rota.domain.states import RunState, seen_state
@@ -158,6 +158,8 @@ def _room(run: Run, shape: str, taking: Sequence[Session]) -> str:
         lost = "a worker" if run.losses == 1 else f"{run.losses} workers"
         return f"it goes alone after losing {lost}: it waits until a worker is empty"
     used = [{SLOTS: s.held * UNIT, **s.used} for s in taking]
+    if HTTP_SLOTS in demand:
+        return f"all {sum(s.http_slots for s in taking)} http slots are taken"
     rooms = [minus(s.capacity, each) for s, each in zip(taking, used, strict=True)]
     short = {name for room in rooms for name in lacking(demand, room)} - {SLOTS}
     if any(fits(demand, room) for room in rooms) or not short:

@@ -28,6 +28,7 @@ from rota.operations.engine import Engine
 from rota.ports.records import Finished, Session
 from rota.ports.work import (
     CREDENTIAL,
+    HANDLES,
     MAX_LAST_LINE,
     STEPS,
     EndBatch,
@@ -60,7 +61,8 @@ async def register(
     `identity` is what its credential says; None: it needs none, on the server's own machine.
     """
     credential = identity.credential if identity else None
-    requests = (STEPS, CREDENTIAL) if identity and identity.is_renewable else (STEPS,)
+    own = (CREDENTIAL,) if identity and identity.is_renewable else ()
+    requests = (STEPS, HANDLES, *own)
     if hello.resumes:
         resumed = await engine.store.resume(hello, server, credential)
         if resumed is not None:

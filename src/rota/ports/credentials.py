@@ -10,7 +10,7 @@ from typing import Protocol
 from rota.domain.access import ProjectSet
 from rota.domain.ids import SessionId
 from rota.ports.records import FoundToken, NewToken, Token
-from rota.ports.work import Fence
+from rota.ports.work import Credential, Fence, JoinWish, WorkerIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,4 +125,20 @@ class TokenStore(Protocol):
         Returns whether it was valid until now; all servers forget what they know of callers. The
         sessions of the worker whose it was are barred in the same transaction.
         """
+        ...
+
+
+class CredentialDesk(Protocol):
+    """Server's side of what a worker shows. `Denied`: it is wrong; `Unavailable`: too often so."""
+
+    async def authenticate(self, secret: str, address: str = "") -> WorkerIdentity:
+        """Return whose a credential is; the use of a renewed one ends the one before."""
+        ...
+
+    async def join(self, secret: str, wish: JoinWish, address: str = "") -> Credential:
+        """Trade a use of a join token for a credential."""
+        ...
+
+    async def renew(self, identity: WorkerIdentity) -> Credential:
+        """Give a worker its next credential; its present one is good until that is used."""
         ...

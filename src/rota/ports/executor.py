@@ -121,6 +121,22 @@ class AttemptReports(Protocol):
         ...
 
 
+class RemoteWork(Protocol):
+    """Worker's side of attempts whose work another system does."""
+
+    async def keep_handle(self, fence: Fence, handle: str) -> bool:
+        """Keep what names the work of an attempt elsewhere, as JSON; return once the store has it.
+
+        The next attempt gets it and goes on with that work. "" means that the work is over: the
+        next attempt begins anew. False: the attempt is not this worker's (any more).
+        """
+        ...
+
+    def goes_on_elsewhere(self, fence: Fence) -> bool:
+        """Return whether a stopped attempt is not to end its work: another attempt goes on."""
+        ...
+
+
 class Executor(Protocol):
     """Executor of one job type. Attempts end only by what it reports, each once."""
 

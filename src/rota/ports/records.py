@@ -13,7 +13,7 @@ from rota.domain.calendars import Calendar
 from rota.domain.ids import BackfillId, CartId, JobId, RunId, ServerId, SessionId
 from rota.domain.job import RunRules
 from rota.domain.keys import Declaration, KeyState
-from rota.domain.resources import capacity_of
+from rota.domain.resources import HTTP_SLOTS, UNIT, capacity_of
 from rota.domain.run import Reason, Run, Trigger
 from rota.domain.shards import Server
 from rota.domain.states import RunState
@@ -264,6 +264,11 @@ class Session:
     def capacity(self) -> Mapping[str, int]:
         """Capacity of its worker, the slots too."""
         return capacity_of(self.slots, self.resources)
+
+    @property
+    def http_slots(self) -> int:
+        """How many attempts it takes besides its slots, at work that other systems do."""
+        return self.resources.get(HTTP_SLOTS, 0) // UNIT
 
     @property
     def offered(self) -> frozenset[str]:

@@ -371,6 +371,7 @@ def _ending(row: Row, outcome: Outcome, now: int, loss: Loss) -> Ending:
         delivery=Delivery(row["delivery"]),
         is_cancel_requested=row["cancel_at"] is not None,
         deadline_at=optional_instant(row["deadline_at"]),
+        has_handle=bool(row["has_handle"]),
         cause=outcome.cause if _WORD.fullmatch(outcome.cause) else "",
     )
 

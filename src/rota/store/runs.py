@@ -12,9 +12,9 @@ from rota.domain.gates import held, hold_key
 from rota.domain.ids import JobId, RunId, instant
 from rota.domain.run import Attempt, LateResult, Run
 from rota.domain.spec import DEFAULT_PROJECT
-from rota.domain.states import FINAL_STATES, WAITING_STATES, RunState, is_final
+from rota.domain.states import FINAL_STATES, LEASED_STATES, WAITING_STATES, RunState, is_final
 from rota.ports.records import ArrivedOutput, Counts, Event, RunQuery, StoredChunk
-from rota.ports.work import ChunkMeta, Fence, Progress
+from rota.ports.work import ChunkMeta, Fence, Progress, RemoteHandle
 from rota.store.chains import ChainKey, chain_of
 from rota.store.gates import lock_gates_of_jobs
 from rota.store.releases import release_jobs
@@ -101,6 +101,22 @@ def record_progress(tx: Tx, session: str, items: Sequence[Progress]) -> Script[t
     ]
     if values:
         yield Many("set_progress", values, exactly=False)
+    return tuple(dict.fromkeys(item.fence for item in items if item.fence not in own))
+
+
+def keep_handles(tx: Tx, session: str, items: Sequence[RemoteHandle]) -> Script[tuple[Fence, ...]]:
+    """What names the work of attempts elsewhere; returns those that the session has not leased."""
+    # Locked: an attempt that is lost meanwhile must not keep what the next one would not know of.
+    rows = yield query("runs_to_change", ids={item.run for item in items})
+    own = {
+        Fence(row["id"], row["attempt"])
+        for row in rows
+        if row["session"] == session and row["state"] in LEASED_STATES and not row["barred"]
+    }
+    latest = {item.fence: item.handle for item in items if item.fence in own}
+    values = [(handle or None, fence.run) for fence, handle in sorted(latest.items())]
+    if values:
+        yield Many("set_handle", values)
     return tuple(dict.fromkeys(item.fence for item in items if item.fence not in own))
 
 

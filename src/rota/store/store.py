@@ -202,6 +202,7 @@ class SqlStore(Transactions):
     cancel = write(run_scripts.cancel_all)
     resolve = write(run_scripts.resolve)
     record_progress = write(run_scripts.record_progress)
+    keep_handles = write(run_scripts.keep_handles, Urgency.FINISH)
     attempts = read(run_scripts.attempts)
     late_results = read(run_scripts.late_results)
     runs_following = read(dependencies.runs_following)

@@ -22,6 +22,7 @@ from rota.ports.work import (
     Order,
     OutputChunk,
     Progress,
+    RemoteHandle,
     Report,
     ReportAnswer,
     Start,
@@ -76,6 +77,10 @@ class DoublingLink:
 
     async def note(self, items: Sequence[StepNote]) -> None:
         await self._link.note(items)
+
+    async def keep_handles(self, items: Sequence[RemoteHandle]) -> ReportAnswer:
+        await self._link.keep_handles(items)
+        return await self._link.keep_handles(items)
 
     async def receive(self) -> Order:
         if self._again:

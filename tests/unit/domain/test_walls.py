@@ -215,6 +215,7 @@ def test_an_image_by_digest_is_pinned() -> None:
 def test_the_type_of_a_job_is_told_by_its_rules() -> None:
     container = walls_of(job(isolation=Isolation.CONTAINER, container=Container("app")))
 
-    assert type_of("send", None) is JobType.PYTHON
-    assert type_of("", None) is JobType.SHELL
-    assert type_of("", container) is JobType.CONTAINER
+    assert type_of("", "send", None) is JobType.PYTHON
+    assert type_of("", "", None) is JobType.SHELL
+    assert type_of("", "", container) is JobType.CONTAINER
+    assert type_of("http", "", None) == JobType.HTTP

@@ -23,6 +23,7 @@ from rota.ports.work import (
     Order,
     OutputChunk,
     Progress,
+    RemoteHandle,
     Report,
     ReportAnswer,
     Start,
@@ -83,6 +84,9 @@ class Link:
     async def progress(self, items: Sequence[Progress]) -> None: ...
 
     async def note(self, items: Sequence[StepNote]) -> None: ...
+
+    async def keep_handles(self, items: Sequence[RemoteHandle]) -> ReportAnswer:
+        raise AssertionError("there is nothing to keep")
 
     async def receive(self) -> Order:
         order = await self.orders.get()

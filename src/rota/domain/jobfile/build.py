@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rota.domain.jobfile.demands import build_after, build_rate_limits, build_resources
+from rota.domain.jobfile.http import build_http
 from rota.domain.jobfile.kinds import parse_share
 from rota.domain.jobfile.walls import build_step_walls, build_walls
 from rota.domain.quantities import parse_duration, parse_size
@@ -61,6 +62,7 @@ def build_job(document: Document) -> JobSpec:
             enabled=bool,
             max_concurrency=int,
             function=str,
+            http=build_http,
             env=dict,
             priority=int,
             share=str,

@@ -17,6 +17,7 @@ from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM, ITEMS
 from rota.domain.jobfile.declarations import LIMIT, RESOURCE
 from rota.domain.jobfile.demands import AFTER, FOLLOW, RATE_LIMIT
 from rota.domain.jobfile.fields import DEFAULTS, FILE, JOB, JOB_GROUPS
+from rota.domain.jobfile.http import PARTS_OF_HTTP, SECTIONS_OF_HTTP
 from rota.domain.jobfile.kinds import Schema
 from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, SOURCE, STEP
 from rota.domain.jobfile.sections import Field, Section
@@ -100,6 +101,7 @@ def json_schema() -> Schema:
             for section in (
                 *_SECTIONS,
                 *_SECTIONS_OF_WALLS,
+                *SECTIONS_OF_HTTP,
                 *_SECTIONS_OF_ORDER,
                 *_SECTIONS_OF_CARTS,
             )
@@ -161,6 +163,7 @@ _PARTS = {
     "Daylight saving": DST,
     "Input": INPUT,
     "Source": SOURCE,
+    **PARTS_OF_HTTP,
     "Run limits": RUN_LIMITS,
     "Mount": MOUNT,
     "Rate limit": RATE_LIMIT,

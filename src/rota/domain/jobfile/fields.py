@@ -12,6 +12,7 @@ from rota.domain.jobfile.calendars import CALENDARS, CALENDARS_OF_JOB
 from rota.domain.jobfile.cart_fields import CARTS
 from rota.domain.jobfile.declarations import DECLARATIONS
 from rota.domain.jobfile.demands import DEMANDS
+from rota.domain.jobfile.http import HTTP_OF_JOB
 from rota.domain.jobfile.kinds import Choice, Duration, Flag, Instant, Integer, Size, Zone
 from rota.domain.jobfile.parts import (
     DST,
@@ -141,7 +142,7 @@ _WHEN = (
 _WHAT_IT_RUNS = (
     Field(
         "type",
-        Choice(JobType, later=("http", "external")),
+        Choice(JobType, later=("external",)),
         "What kind of work the job is; `container` is the same as `isolation: container`.",
         "shell",
     ),
@@ -171,7 +172,7 @@ _WHAT_IT_RUNS = (
         "Variables for all steps; none that begins with `ROTA_`.",
         examples=({"PGSSLMODE": "require"},),
     ),
-    Field("http", LATER, "The calls of an http job."),
+    HTTP_OF_JOB,
     Field("url", LATER, "The repository of the short CI form."),
     Field("task", LATER, "The tasks of the short CI form."),
     Field("format", LATER, "The language of the short CI form."),

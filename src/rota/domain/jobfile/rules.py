@@ -14,13 +14,14 @@ from rota.domain.errors import Invalid, Problem, did_you_mean, listed, quoted, s
 from rota.domain.following import Origin, Source, as_input, parse_source
 from rota.domain.jobfile.build import Document, build_schedule
 from rota.domain.jobfile.demands import job_of
+from rota.domain.jobfile.http import check_http
 from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.sections import MAX_ENV_BYTES, InputValue
 from rota.domain.jobfile.text import At, Report, UnusableNumber, refuse_repeated, resolve
 from rota.domain.jobfile.walls import check_walls, stated_wall
 from rota.domain.patterns import MAX_TEXT, PatternRefused, compiled
 from rota.domain.quantities import parse_duration
-from rota.domain.resources import SLOTS
+from rota.domain.resources import HTTP_SLOTS, SLOTS
 from rota.domain.schedule import compile_schedule, warnings
 from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import Input, InputType, Isolation, JobSpec, JobType, Late, When
@@ -187,8 +188,9 @@ def name_of_followed(at: At) -> At:
 
 
 def _check_resources(resources: Document, at: At) -> None:
-    if SLOTS in resources:
-        at.child(SLOTS).refuse_key(f"{SLOTS} are not asked for: every run takes one")
+    for name in (SLOTS, HTTP_SLOTS):
+        if name in resources:
+            at.child(name).refuse_key(f"{name} are not asked for: every run takes one")
     memory = resources.get("memory")
     if isinstance(memory, int | float) and memory:
         hint = f"write a size: {memory:g}GiB"
@@ -287,6 +289,7 @@ def check_job(
     `is_whole`: no defaults of a project or of the store come below it any more.
     """
     _check_type(document, written, at)
+    check_http(document, written, at, is_whole=is_whole)
     check_walls(document, at, is_whole=is_whole)
     check_schedule(document, at)
     for name in ("starts", "ends"):
@@ -303,7 +306,7 @@ def check_job(
 
 def _check_type(document: Document, written: Mapping[str, object], at: At) -> None:
     kind = document.get("type", JobType.SHELL)
-    if written.get("type") not in (None, kind):
+    if written.get("type") not in (None, kind) or kind == JobType.HTTP:
         return
     needed, foreign = ("function", "steps") if kind == JobType.PYTHON else ("steps", "function")
     # What only containers have is refused by a rule of its own: one fault is reported once.
