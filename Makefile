@@ -13,7 +13,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version=3.11 \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up cluster chaos containers test check lint fmt docs bench build lock clean runtime dev
+.PHONY: help up cluster chaos walls containers test check lint fmt docs bench build lock clean runtime dev
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -27,10 +27,14 @@ cluster: dev ## Start a whole cluster on this machine; Ctrl-C stops it
 chaos: dev ## Break a cluster in every way for ten minutes, and judge it
 	$(BIN)/python tools/chaos.py --minutes 10
 
-containers: dev ## Break workers and engines while 400 containers run; some twenty minutes
+walls: dev ## Break workers while 1,000 processes and sandboxes run; some twenty minutes
+	@$(PYTHON) tools/system_packages.py busybox bwrap ip slirp4netns
+	$(BIN)/pytest --long -m long -v -k "not docker and not podman" tests/system/walls
+
+containers: dev ## Break workers and engines while 400 containers run; some thirty minutes
 	@$(PYTHON) tools/system_packages.py \
 		busybox docker-registry dockerd htpasswd ip podman slirp4netns
-	$(BIN)/pytest --long -m long -v tests/conformance/containers tests/system/walls
+	$(BIN)/pytest --long -m long -v -k "docker or podman" tests/conformance tests/system/walls
 
 test: lint ## Everything CI runs: all checks, all tests
 	@$(PYTHON) tools/system_packages.py \

@@ -26,6 +26,7 @@ from testkit.waiting import eventually
 
 INTERNET = "203.0.113.80"  # of a range for documentation: public, and nobody's
 METADATA = "169.254.169.254"
+GROUPS = ("224.0.0.251", "239.255.255.250", "10.0.2.255")  # and the end of a private link
 PRIVATE = ("10.77.0.1", "10.0.2.50", "100.64.0.9", "172.16.9.9", "192.168.9.9", METADATA)
 OWN = "10.77.0.2"  # of the machine itself
 OWN_PUBLIC = "203.0.113.5"  # the same, as a machine in the internet has one
@@ -66,6 +67,11 @@ class Network:
         for address in (OWN, OWN_PUBLIC, "127.0.0.1"):
             self._listen(self.machine, address)
         self._listen(self.machine, "\0rota-abstract")
+        self._in(world, "addr", "add", f"{GROUPS[-1]}/32", "dev", "lo")
+        for address in (*PRIVATE, INTERNET, *GROUPS):
+            self._receive(self.world, address)
+        for address in (OWN, OWN_PUBLIC, "127.0.0.1"):
+            self._receive(self.machine, address)
         return self
 
     @property
@@ -105,6 +111,31 @@ class Network:
         self._stack.callback(listener.shutdown, socket.SHUT_RDWR)
         thread = threading.Thread(target=self._note, args=(listener, address), daemon=True)
         thread.start()
+
+    def _receive(self, namespace: int, address: str) -> None:
+        """Note datagrams to an address, or to a group of receivers."""
+        is_group = address in GROUPS and address != GROUPS[-1]
+        with self.entered(namespace):
+            receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            receiver.bind((address, _PORT))
+            if is_group:
+                joined = socket.inet_aton(address) + socket.inet_aton(PRIVATE[0])
+                receiver.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, joined)
+        self._stack.callback(receiver.close)
+        self._stack.callback(self._wake, namespace, address)
+        threading.Thread(target=self._note_datagrams, args=(receiver, address), daemon=True).start()
+
+    def _wake(self, namespace: int, address: str) -> None:
+        """Let a receiver see that it is over: no shutdown does so where nobody is connected."""
+        with self.entered(namespace), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            if namespace == self.world:
+                by = socket.inet_aton(PRIVATE[0])
+                sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, by)
+            sender.sendto(b"", (address, _PORT))
+
+    def _note_datagrams(self, receiver: socket.socket, address: str) -> None:
+        while receiver.recv(100):
+            self.came.add(address)
 
     def _note(self, listener: socket.socket, address: str) -> None:
         while True:

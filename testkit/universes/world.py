@@ -22,9 +22,10 @@ from rota.operations.engine import Engine
 from rota.ports.blobs import Blobs
 from rota.ports.carts import Cart, CartQuery, Command, ItemQuery, NewCart
 from rota.ports.clock import Clock
+from rota.ports.limits import WaitingStore
 from rota.ports.queue import publish
 from rota.ports.records import LedgerEntry, NewJob, NewServer, RunQuery
-from rota.ports.store import RunStore, Store, WaitingStore
+from rota.ports.store import RunStore, Store
 from rota.queue.local import LocalIdleWorkers, LocalQueue
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from rota.server.scheduler.carts import CartKeeper

@@ -259,6 +259,31 @@ class TestSurroundings:
         assert log_of(client, run.id) == f"{tmp_path}\n"
         assert (tmp_path / "left").exists()
 
+    def test_a_step_runs_in_its_folder(self, client: Client, tmp_path: Path) -> None:
+        (tmp_path / "app").mkdir()
+
+        fresh = execute(client, "mkdir -p a/b", {"run": "pwd", "folder": "a/b"})
+        path = execute(client, {"run": "pwd", "folder": "app"}, source={"path": str(tmp_path)})
+
+        assert log_of(client, fresh.id).endswith("/a/b\n")
+        assert log_of(client, path.id) == f"{tmp_path}/app\n"
+
+    @pytest.mark.parametrize(
+        ("before", "told"),
+        [
+            ("ln -s /etc out", "the folder out leads out of its work folder"),
+            ("ln -s ../.. out", "the folder out leads out of its work folder"),
+            ("true", "there is no folder out in its work folder"),
+        ],
+    )
+    def test_a_folder_that_is_not_in_the_work_folder_is_refused(
+        self, client: Client, before: str, told: str
+    ) -> None:
+        run = execute(client, before, {"name": "in", "run": "pwd", "folder": "out"})
+
+        assert run.message == f"step in: the step could not be started: {told}"
+        assert log_of(client, run.id) == f"the step could not be started: {told}\n"
+
     def test_source_path_that_is_not_there_is_named(self, client: Client, tmp_path: Path) -> None:
         run = execute(client, "true", source={"path": str(tmp_path / "gone")})
 

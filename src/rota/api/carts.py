@@ -86,6 +86,7 @@ class Cart(Answer, frozen=True, kw_only=True):
     ending: CartState | None = None  # what it becomes once nothing is open; None: whatever comes
     version: int = 0  # grows with all that people do to it; also its ETag
     job: str = ""  # of the items that name none; "": each names its own
+    title: str = ""  # for people, in any script
     description: str = ""
     labels: Mapping[str, str] = {}
     rollback: str = ""

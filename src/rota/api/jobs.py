@@ -39,6 +39,15 @@ class Schedule(Answer, frozen=True, kw_only=True):
     jitter_seconds: float = 0.0  # by how much its jitter may delay one
 
 
+class Follow(Answer, frozen=True, kw_only=True):
+    """A job that another one comes after."""
+
+    job: str
+    when: str = "completed"  # the ends of its runs that are followed
+    gives: Mapping[str, str] = {}  # what inputs are given of such a run
+    words: str = ""
+
+
 class Job(Answer, frozen=True, kw_only=True):
     """A job and where its schedule stands."""
 
@@ -47,6 +56,7 @@ class Job(Answer, frozen=True, kw_only=True):
     name: str
     version: int = 0
     etag: str = ""
+    title: str = ""  # for people, in any script
     description: str = ""
     owner: str = ""
     labels: Mapping[str, str] = {}
@@ -59,6 +69,7 @@ class Job(Answer, frozen=True, kw_only=True):
     finished_at: Instant | None = None  # a `run_once` job that has fired
     schedule: Schedule | None = None  # None: on demand only, or unreadable
     follows: tuple[str, ...] = ()  # names of the jobs that it comes after
+    after: tuple[Follow, ...] = ()  # the same, with what is followed of them
     unreadable: str = ""  # why the server cannot read it, so that it does not fire; "": it can
     next_at: Instant | None = None  # the next due time that runs, on the clocks of its schedule
     set: str = ""

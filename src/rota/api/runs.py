@@ -146,9 +146,10 @@ class Run(Answer, frozen=True, kw_only=True):
     inputs: Mapping[str, Any] | None = None
     outputs: Any = None
     progress: Progress | None = None  # None: it said nothing
+    handle: Any = None  # what names its work in another system; None: there is none
     note: Note | None = None  # None: no worker has it, or it has told nothing yet
     retry_of: str | None = None  # id of a run; None: it is no retry by hand
-    follows: str | None = None  # the run whose completion it answers
+    follows: str | None = None  # the run whose end it answers
     backfill: str | None = None  # None: it is of no backfill
     cart: str | None = None  # None: it is of no cart
     item: str | None = None  # its key in that cart; None: of no cart, or the check of one
@@ -167,6 +168,7 @@ class Run(Answer, frozen=True, kw_only=True):
 
 class Step(Answer, frozen=True, kw_only=True):
     name: str
+    title: str = ""  # for people, in any script; "": its name is
     result: StepResult = ""
     exit_code: int | None = None
     signal: int | None = None
@@ -182,6 +184,11 @@ class Step(Answer, frozen=True, kw_only=True):
     @property
     def is_running(self) -> bool:
         return self.result == "running"
+
+    @property
+    def shown(self) -> str:
+        """Return what people are shown as its name."""
+        return self.title or self.name
 
 
 class OutputSummary(Answer, frozen=True, kw_only=True):
@@ -220,11 +227,22 @@ class LateResult(Answer, frozen=True, kw_only=True):
     message: str = ""
 
 
+class LinkedRun(Answer, frozen=True, kw_only=True):
+    """A run that another one follows, or that follows it."""
+
+    id: str
+    job: str = ""
+    state: RunState
+
+
 class RunDetail(Run, frozen=True, kw_only=True):
     """A run with its attempts."""
 
     attempts: tuple[Attempt, ...] = ()
     late_results: tuple[LateResult, ...] = ()
+    after: LinkedRun | None = None  # the run that it follows; None: none, or it is not kept
+    followed_by: tuple[LinkedRun, ...] = ()  # of jobs that follow its job now, the first ones
+    title: str = ""  # of its job; "": it has none
     # Of its job, in the version that it runs; steps may differ.
     isolation: IsolationWord = ""
     network: NetworkWord = ""

@@ -33,7 +33,7 @@ def standing(cart: Cart) -> str:
 
 
 def _detail(cart: Cart) -> str:
-    return _reason(cart) or cart.description or _NOTHING
+    return _reason(cart) or cart.title or cart.description or _NOTHING
 
 
 def _reason(cart: Cart) -> str:
@@ -107,6 +107,7 @@ def write_cart(terminal: Terminal, cart: CartDetail, present: datetime) -> None:
             ("at a time", "" if cart.max_parallel is None else f"{cart.max_parallel:,}"),
             ("job", cart.job),
             ("rollback", cart.rollback),
+            ("title", cart.title),
             ("description", cart.description),
             ("submitted", f"{times.moment(cart.created_at, present)} by {cart.created_by}"),
             ("starts", "" if cart.starts_at is None else times.moment(cart.starts_at, present)),

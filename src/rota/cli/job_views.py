@@ -26,7 +26,9 @@ _ON_DEMAND = "on demand"
 
 
 def _words(job: Job) -> str:
-    after = f"after {', '.join(job.follows)}" if job.follows else ""
+    # A server of an earlier version tells names only.
+    followed = [each.words for each in job.after] or job.follows
+    after = f"after {', '.join(followed)}" if followed else ""
     when = [part for part in (job.schedule.words if job.schedule else "", after) if part]
     if when:
         return ", ".join(when)
@@ -71,6 +73,7 @@ JOBS: ListView[Job] = ListView(
         Column("LAST", _last, narrower=[_short_last]),
         Column("ID", lambda job: job.id, is_whole=True, only_wide=True),
         Column("VERSION", lambda job: str(job.version), only_wide=True),
+        Column("TITLE", lambda job: job.title or _NOTHING, only_wide=True),
         Column("OWNER", lambda job: job.owner or _NOTHING, only_wide=True),
         Column("LABELS", _labels, only_wide=True),
     ),
@@ -232,6 +235,7 @@ def write_job(terminal: Terminal, job: JobDetail, upcoming: Upcoming, present: d
         terminal,
         [
             ("job", f"{job.name} ({job.id}, version {job.version})"),
+            ("title", job.title),
             ("description", job.description),
             ("status", _status(job, present)),
             ("schedule", _words(job)),

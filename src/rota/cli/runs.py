@@ -44,7 +44,7 @@ from rota.cli.references import (
     unknown_run,
     waiting_run,
 )
-from rota.cli.terminal import MANY, Exit, Rehearsed, Terminal, inert_output
+from rota.cli.terminal import MANY, Exit, Rehearsed, Terminal, inert, inert_output, width_of
 from rota.cli.watching import (
     elapsed,
     interrupted,
@@ -54,7 +54,7 @@ from rota.cli.watching import (
 )
 from rota.cli.watching import watch as watch_run
 from rota.cli.why import write_why
-from rota.sdk.answers import Attempt, Run, RunDetail, Step
+from rota.sdk.answers import Attempt, LinkedRun, Run, RunDetail, Step
 from rota.sdk.client import Client
 from rota.sdk.exchange import Call
 
@@ -193,6 +193,7 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime, *, wide: bo
         [
             ("run", run.id),
             ("job", f"{run.job} (version {run.job_version})"),
+            ("title", run.title),
             ("state", _state(run)),
             ("waits for", _waits_for(run)),
             ("step", _current(run, present)),
@@ -210,7 +211,8 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime, *, wide: bo
             ("inputs", " ".join(f"{key}={_plain(value)}" for key, value in inputs.items())),
             ("outputs", "" if run.outputs is None else _json(run.outputs)),
             ("retry of", run.retry_of or ""),
-            ("follows", run.follows or ""),
+            ("after", _linked(run.after) if run.after else run.follows or ""),
+            ("followed by", " · ".join(map(_linked, run.followed_by))),
             ("backfill", run.backfill or ""),
             ("cart", " · ".join(part for part in (run.cart, run.item) if part)),
         ],
@@ -223,6 +225,10 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime, *, wide: bo
     for late_result in run.late_results:
         report = f"attempt {late_result.attempt} reported {late_result.result.lower()}"
         terminal.write(f"refused: {report} after its lease had ended")
+
+
+def _linked(run: LinkedRun) -> str:
+    return f"{run.id} ({run.job}, {run.state.lower()})"
 
 
 # Causes that are limits of the run, or of its machine where it has none, and what they mean.
@@ -277,7 +283,7 @@ def _json(value: object) -> str:
 
 
 _STEPS: tuple[Column[Step], ...] = (
-    Column("STEP", lambda step: step.name),
+    Column("STEP", lambda step: step.shown),
     Column("RESULT", lambda step: step.result, is_state=True),
     Column("EXIT", lambda step: ended_by(step) or _NOTHING),
     Column("TOOK", lambda step: _NOTHING if _is_skipped(step) else times.length(step.seconds)),
@@ -297,7 +303,7 @@ def _write_steps(terminal: Terminal, attempt: Attempt, *, wide: bool) -> None:
     if wide:
         write_table(terminal, _STEPS, attempt.steps)
         return
-    width = max(len(step.name) for step in attempt.steps)
+    width = max(width_of(inert(step.shown)) for step in attempt.steps)
     for step in attempt.steps:
         terminal.write(step_line(step, width))
 

@@ -300,12 +300,17 @@ _ESCAPE_SEQUENCE = re.compile(
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # Each carriage return is looked at once, however many are in a row.
 _RETURNS_BEFORE_LINE_END = re.compile(r"(?<!\r)\r++(?=\n|\Z)")
+_JOINERS = "\u200c\u200d"  # scripts need them; they are not seen
+_WITHOUT_JOINERS = dict.fromkeys(map(ord, _JOINERS))
 _DRAWN_OVER = re.compile(r"^.*\r", re.MULTILINE)
 
 
 def inert(text: str) -> str:
     """Return one line in which every control character is escaped."""
-    return text if text.isprintable() else "".join(map(_visible, text))
+    if text.isprintable():
+        return text
+    is_joined = not text.isascii() and text.translate(_WITHOUT_JOINERS).isprintable()
+    return text if is_joined else "".join(map(_visible, text))
 
 
 def inert_output(text: str) -> str:
@@ -371,7 +376,7 @@ def _visible(letter: str) -> str:
 
 
 def _cells(letter: str) -> int:
-    if unicodedata.combining(letter):
+    if unicodedata.combining(letter) or letter in _JOINERS:
         return 0
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
 

@@ -44,7 +44,7 @@ _LONGEST_MESSAGE = 200  # cells
 
 def step_line(step: Step, width: int) -> str:
     """Format `  Test       ✖ exit 1  (12.0 s)`."""
-    padded = _padded(inert(step.name), width)
+    padded = _padded(inert(step.shown), width)
     if step.is_running:
         return f"  {padded}  ▶ {elapsed(step.started_at, times.now())}".rstrip()
     mark = _MARKS.get(step.result, "✖")
@@ -265,7 +265,7 @@ class Transcript:
     def _take_step(self, news: StepNews) -> None:
         self._take_start()
         step, number = news.step, news.number
-        self._width = max(self._width, min(width_of(inert(step.name)), _WIDEST_NAME))
+        self._width = max(self._width, min(width_of(inert(step.shown)), _WIDEST_NAME))
         if step.is_running:
             self._tell_begun()
             self._steps[number] = step
@@ -280,7 +280,7 @@ class Transcript:
         """Say which steps have begun, where that is not drawn."""
         for number, step in self._steps.items():
             if not self._screen.is_live and self._is_new(f"step {number} begun"):
-                self._line(f"  {_padded(inert(step.name), self._width)}  ▶")
+                self._line(f"  {_padded(inert(step.shown), self._width)}  ▶")
 
     def _take_lines(self, news: LinesNews) -> None:
         self._take_start()
@@ -328,7 +328,7 @@ class Transcript:
         self._sum_up(self._run)
         self._flush_open()
         if f"steps of {which}" not in self._told:
-            widest = max((width_of(inert(step.name)) for step in attempt.steps), default=0)
+            widest = max((width_of(inert(step.shown)) for step in attempt.steps), default=0)
             for step in attempt.steps:
                 self._line(step_line(step, min(widest, _WIDEST_NAME)))
         if attempt.output.state == "pending":
@@ -359,7 +359,7 @@ class Transcript:
         if run.state in _WAITING:
             return ""
         step = next(reversed(self._steps.values()), None)
-        name = run.state.lower() if step is None else inert(step.name)
+        name = run.state.lower() if step is None else inert(step.shown)
         parts = [f"▶ {cut(name, _WIDEST_NAME)}", _lasting(run, step, self._now)]
         if self._progress is not None:
             parts.append(progress_words(self._progress))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from rota.domain.http import secrets_of
 from rota.domain.ids import JobId
 from rota.domain.resources import UNIT
 from rota.domain.run import Trigger
@@ -15,7 +16,10 @@ from rota.domain.spec import (
     DEFAULT_POOL,
     DEFAULT_PRIORITY,
     Delivery,
+    Follow,
+    Input,
     JobSpec,
+    JobType,
     Late,
     Overlap,
     Retry,
@@ -52,14 +56,25 @@ class RunRules:
     # What such an input is where a run is given none, as by a schedule.
     exclusive_defaults: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     after: tuple[str, ...] = ()  # names of jobs of the project
+    follows: tuple[Follow, ...] = ()  # of `after`, those that are more than a name
+    handed: Mapping[str, Input] = field(default_factory=dict)  # inputs that these give values
     after_within: timedelta | None = None
     is_scheduled: bool = False  # it has due times: those wait for the jobs in `after`
     log_limit: int | None = None  # bytes; None: an earlier release wrote these rules
     walls: Walls | None = None  # None: plain processes
+    kind: str = ""  # its type, where neither function nor walls tell
+    secrets: tuple[str, ...] = ()  # values that the worker must have for it
+
+    def follow(self, upstream: str) -> Follow:
+        """Return how it follows a job of `after`."""
+        return next((each for each in self.follows if each.job == upstream), Follow(upstream))
 
     def drops_late(self, trigger: Trigger) -> bool:
         """Return whether a run that is too late is dropped: never one that a person asked for."""
         return self.late is Late.DROP and trigger is Trigger.SCHEDULE
+
+
+_TOLD_BY_OTHERS = (JobType.SHELL, JobType.PYTHON, JobType.CONTAINER)
 
 
 def rules_of(spec: JobSpec, shared: Collection[str] = ()) -> RunRules:
@@ -89,11 +104,20 @@ def rules_of(spec: JobSpec, shared: Collection[str] = ()) -> RunRules:
         exclusive_by=spec.exclusive_by,
         exclusive_defaults=_defaults(spec, spec.exclusive_by),
         after=spec.after.jobs,
+        follows=tuple(follow for follow in spec.after.follows if not follow.is_plain),
+        handed=_handed(spec),
         after_within=spec.after.within,
         is_scheduled=schedule is not None,
         log_limit=spec.log_limit,
         walls=walls_of(spec),
+        kind="" if spec.type in _TOLD_BY_OTHERS else spec.type,
+        secrets=secrets_of(spec.http) if spec.http else (),
     )
+
+
+def _handed(spec: JobSpec) -> dict[str, Input]:
+    names = {name for follow in spec.after.follows for name in follow.gives}
+    return {name: each for name, each in spec.inputs.items() if name in names}
 
 
 def _defaults(spec: JobSpec, names: Collection[str]) -> dict[str, str | int | float | bool]:

@@ -26,6 +26,7 @@ from rota.domain.walls import (
     Walls,
     is_mounted_below,
     is_pinned,
+    may_be_root,
     registry_of,
     type_of,
 )
@@ -49,6 +50,7 @@ class Policy:
     registries: tuple[str, ...] | None = None  # hosts
     pinned_images: bool = False  # images must be named by digest
     mounts: tuple[str, ...] | None = None  # roots; `ROOT:rw`: also to write there
+    container_users: tuple[str, ...] | None = None  # None: any number but that of root
     executors: tuple[JobType, ...] | None = None
 
 
@@ -82,7 +84,8 @@ class Excess:
     path: tuple[str, ...]  # of the field in the job file: ("resources", "cpu")
     message: str
     hint: str = ""
-    pool: str = ""  # that is in the way; "": the policy is
+    pool: str = ""  # that is in the way, as who may use it has changed; "": the policy is
+    action: str = ""  # what may be done about the pool
 
 
 def excesses(bounds: Bounds, asked: RunRules) -> list[Excess]:
@@ -92,6 +95,16 @@ def excesses(bounds: Bounds, asked: RunRules) -> list[Excess]:
 
 def is_within(bounds: Bounds, asked: RunRules) -> bool:
     return next(_excesses(bounds, asked), None) is None
+
+
+def bounds_on(asked: RunRules, bounds: Bounds | None) -> Bounds | None:
+    """Return what bounds a job, given what bounds its project; None: nothing does.
+
+    Users inside containers are bounded without a policy, too.
+    """
+    if bounds is None and asked.walls is not None and asked.walls.user:
+        return _NO_BOUNDS
+    return bounds
 
 
 def excess_of_priority(policy: Policy, priority: int | None) -> Excess | None:
@@ -137,7 +150,7 @@ def _excesses(bounds: Bounds, asked: RunRules) -> Iterator[Excess]:
         yield from _of_concurrency(policy.max_concurrency, asked.max_concurrency)
     if excess := excess_of_priority(policy, asked.priority):
         yield excess
-    yield from _of_pool(bounds, asked.pool)
+    yield from _of_pool(bounds, asked)
     yield from _of_walls(bounds, asked)
     yield from _of_resources(policy.resources, asked)
     if policy.timeout is not None:
@@ -177,10 +190,12 @@ def _of_timeout(most: timedelta, asked: timedelta | None) -> Iterator[Excess]:
         yield Excess(("timeout",), message)
 
 
-def _of_pool(bounds: Bounds, pool: str) -> Iterator[Excess]:
-    allowed = bounds.policy.pools
+def _of_pool(bounds: Bounds, asked: RunRules) -> Iterator[Excess]:
+    allowed, pool = bounds.policy.pools, asked.pool
     if pool in bounds.barred:
-        yield Excess(("pool",), f"pool {pool} is not for this project")
+        what = f"name another pool, or let an admin give this one to {asked.project}, too"
+        action = f"{what}: rota pool list"
+        yield Excess(("pool",), f"pool {pool} was given to other projects", action, pool, action)
     elif allowed is not None and pool not in allowed:
         hint = f"allowed: {', '.join(allowed)}" if allowed else "no pool is allowed"
         yield Excess(("pool",), f"pool {pool} is not allowed", hint)
@@ -198,7 +213,11 @@ def _of_resources(most: Mapping[str, int], asked: RunRules) -> Iterator[Excess]:
 
 def _of_walls(bounds: Bounds, asked: RunRules) -> Iterator[Excess]:
     policy, walls = bounds.policy, asked.walls or PLAIN
-    kind = type_of(asked.function, asked.walls)
+    kind = type_of(asked.kind, asked.function, asked.walls)
+    if kind == JobType.HTTP:  # nothing of it is executed on the worker's machine
+        if policy.executors is not None and kind not in policy.executors:
+            yield _not_allowed(("type",), f"type {kind}", policy.executors)
+        return
     choices: tuple[tuple[str, Collection[str], Collection[str] | None], ...] = (
         ("type", [kind], policy.executors),
         ("isolation", walls.isolation, policy.isolation),
@@ -230,7 +249,8 @@ def _of_shared_pool(bounds: Bounds, asked: RunRules) -> Iterator[Excess]:
     what = "functions are plain processes, which" if asked.function else "plain processes"
     message = f"{what} may not run in pool {pool}: several projects use it"
     wall = "" if asked.function else "write isolation: sandbox; or "
-    yield Excess(("isolation",), message, f"{wall}an admin gives it to you alone: {command}", pool)
+    hint = f"{wall}an admin gives it to you alone: {command}"
+    yield Excess(("isolation",), message, hint, pool, command)
 
 
 def _networks(walls: Walls) -> set[str]:
@@ -268,9 +288,30 @@ def _of_image(policy: Policy, walls: Walls) -> Iterator[Excess]:
     if policy.pinned_images and not is_pinned(walls.image):
         message = "image must be named by its digest"
         yield Excess(("image",), message, f"write image: {walls.image}@sha256:…")
+    if excess := _of_user(policy.container_users, walls.user):
+        yield excess
     for mount in walls.mounts if policy.mounts is not None else ():
         if not is_mounted_below(mount, policy.mounts or ()):
             yield _not_allowed(("mounts",), f"mount {_shown(mount)}", policy.mounts or ())
+
+
+_NO_ROOT = (
+    "write a number but 0, or nothing; an admin allows others: rota project set PROJECT --policy"
+    " container_users="
+)
+
+
+def _of_user(allowed: Collection[str] | None, user: str) -> Excess | None:
+    """Return why a container's steps may not be this user; "" is nobody, and always allowed.
+
+    Root in a container is root to whatever of the machine the container sees.
+    """
+    if not user or user in (allowed or ()) or (allowed is None and not may_be_root(user)):
+        return None
+    if allowed is not None:
+        return _not_allowed(("user",), f"user {user} in a container", allowed)
+    who = "root" if user.partition(":")[0] in ("0", "root") else f"{user}, who may be root,"
+    return Excess(("user",), f"user {who} in a container is not allowed", f"{_NO_ROOT}{user}")
 
 
 def _shown(mount: Mount) -> str:

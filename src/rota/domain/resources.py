@@ -17,10 +17,12 @@ Vector: TypeAlias = Mapping[str, int]  # thousandths by name; a name that is mis
 K = TypeVar("K", bound=Hashable)
 
 UNIT = 1000
-SLOTS = "slots"  # every run takes one
+SLOTS = "slots"  # every run takes one,
+HTTP_SLOTS = "http_slots"  # or one of these, if another system does its work
 USUAL_NAMES = frozenset({"cpu", "memory", "gpu"})  # any worker may offer these
-NAMES_OF_WORKERS = USUAL_NAMES | {SLOTS}  # nothing that all runs share may be called so
+NAMES_OF_WORKERS = USUAL_NAMES | {SLOTS, HTTP_SLOTS}  # nothing that all runs share may be called so
 ONE_SLOT: Vector = {SLOTS: UNIT}
+ONE_HTTP_SLOT: Vector = {HTTP_SLOTS: UNIT}
 
 
 def capacity_of(slots: int, resources: Vector) -> dict[str, int]:

@@ -29,6 +29,7 @@ class Ending:
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     is_cancel_requested: bool = False
     deadline_at: datetime | None = None
+    has_handle: bool = False  # the next attempt goes on with the work that another system does
     cause: str = ""  # the worker's word for what stopped it, such as `oom`; "": it has none
 
 
@@ -71,8 +72,9 @@ def _ended_badly(ending: Ending, policy: Retry, fraction: float) -> Verdict:
 
 
 def _worker_gone(ending: Ending, max_losses: int) -> Verdict:
-    cause = ending.result.lower()
-    if ending.delivery is Delivery.AT_MOST_ONCE and ending.state is RunState.PROCESSING:
+    cause = ending.cause or ending.result.lower()
+    is_once = ending.delivery is Delivery.AT_MOST_ONCE and not ending.has_handle
+    if is_once and ending.state is RunState.PROCESSING:
         return _verdict(ending, RunEvent.LOST_UNSAFE, cause)
     if ending.is_cancel_requested:
         return _verdict(ending, RunEvent.CANCELLED, Cause.CANCELLED)

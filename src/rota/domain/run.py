@@ -190,6 +190,7 @@ class Run:
     inputs: Mapping[str, Any] | None = None
     outputs: Any = None  # JSON the job wrote to $ROTA_OUTPUT, or a function's result
     progress: Mapping[str, Any] | None = None
+    handle: Any = None  # JSON that names its work in another system; None: nothing does
     retry_of: RunId | None = None
     follows: RunId | None = None  # the run whose completion it answers
     backfill: BackfillId | None = None  # None: it is of no backfill

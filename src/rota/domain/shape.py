@@ -19,6 +19,8 @@ from functools import lru_cache
 
 from rota.domain.job import RunRules
 from rota.domain.resources import (
+    HTTP_SLOTS,
+    ONE_HTTP_SLOT,
     ONE_SLOT,
     SLOTS,
     UNIT,
@@ -29,6 +31,7 @@ from rota.domain.resources import (
     minus,
     plus,
 )
+from rota.domain.spec import JobType
 from rota.domain.walls import demanded, missing, words_of
 
 # A worker that tells no offers is of a release without walls.
@@ -42,13 +45,16 @@ class Demand:
 
     labels: Mapping[str, str]
     function: str  # "": any worker knows what to do
-    resources: Vector  # with the slot that every run takes
+    resources: Vector  # with the slot, or http slot, that every run takes
     offers: tuple[str, ...] = ()  # of walls; a plain process asks for none
     is_alone: bool = False  # nothing else may go on its worker meanwhile
 
     def on(self, capacity: Vector) -> Vector:
-        """Return what it takes of a worker with this capacity: alone, it takes all slots."""
-        if not self.is_alone:
+        """Return what it takes of a worker with this capacity: alone, it takes all slots.
+
+        What another system does harms no neighbour.
+        """
+        if not self.is_alone or HTTP_SLOTS in self.resources:
             return self.resources
         return {**self.resources, SLOTS: capacity.get(SLOTS, UNIT)}
 
@@ -60,9 +66,10 @@ def shape_of(rules: RunRules) -> str:
         demands["needs"] = dict(sorted(rules.needs.items()))
     if rules.function:
         demands["function"] = rules.function
-    if rules.resources:
-        demands["resources"] = dict(sorted(rules.resources.items()))
-    if offers := demanded(rules.walls):
+    taken = {**rules.resources, **(ONE_HTTP_SLOT if rules.kind == JobType.HTTP else {})}
+    if taken:
+        demands["resources"] = dict(sorted(taken.items()))
+    if offers := demanded(rules.walls, rules.kind, rules.secrets):
         demands["offers"] = offers
     return _ENCODER.encode(demands) if demands else ""
 
@@ -77,10 +84,11 @@ def alone(shape: str) -> str:
 def demand_of(shape: str) -> Demand:
     """Parse what a shape demands of a worker."""
     parts = json.loads(shape) if shape else {}
+    resources = parts.get("resources", {})
     return Demand(
         labels=parts.get("needs", {}),
         function=parts.get("function", ""),
-        resources={**ONE_SLOT, **parts.get("resources", {})},
+        resources=resources if HTTP_SLOTS in resources else {**ONE_SLOT, **resources},
         offers=tuple(parts.get("offers", ())),
         is_alone=parts.get("alone", False),
     )
@@ -111,6 +119,7 @@ def unmet(
         lacks += [
             f"{format_amount(name, demand.resources[name])} {name}"
             for name in lacking(demand.resources, capacity)
+            if name != HTTP_SLOTS  # whoever has none offers no such jobs, which was said
         ]
     return lacks
 
@@ -189,6 +198,8 @@ class Placement:
     def _is_in_the_way(self, run: int, demand: Vector, latest_end: float) -> bool:
         reserved = self.reservation
         if reserved is None or reserved.run == run:
+            return False
+        if reserved.demand.keys().isdisjoint(demand):  # they take nothing of one another
             return False
         opens_at = room_opens_at(reserved.demand, self._free, self.occupied)
         if latest_end <= opens_at:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
 
 DEFAULT_PROJECT = "default"
 DEFAULT_POOL = "default"
@@ -27,6 +28,7 @@ class JobType(StrEnum):
     SHELL = "shell"
     PYTHON = "python"
     CONTAINER = "container"  # exactly the jobs whose isolation is that
+    HTTP = "http"  # another system does the work: it is asked by HTTP, and looked after
 
 
 class Isolation(StrEnum):
@@ -127,6 +129,15 @@ class InputType(StrEnum):
     NUMBER = "number"
     BOOLEAN = "boolean"
     FILE = "file"  # a value is {"file": name, "digest": "sha256:…", "size": bytes}
+    CHOICE = "choice"  # one of a few texts
+
+
+class When(StrEnum):
+    """End of a run that another job follows."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"  # timed out, too
+    ENDED = "ended"  # either, or cancelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +232,75 @@ class Container:
     user: str = ""  # name or number, perhaps `user:group`; "": 65534
 
 
+class HttpMethod(StrEnum):
+    GET = "GET"
+    HEAD = "HEAD"
+    POST = "POST"
+    PUT = "PUT"
+    PATCH = "PATCH"
+    DELETE = "DELETE"
+
+
+class HttpState(StrEnum):
+    """How the work stands of which another system has answered."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    RUNNING = "running"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpValue:
+    """Value that is known when a request is sent: one of these, with `prefix` before it."""
+
+    text: str = ""  # as it was written, if nothing else is given
+    input: str = ""  # name of an input of the job
+    answer: str = ""  # JSON pointer into the answer to `submit`
+    header: str = ""  # header of that answer
+    run: str = ""  # id, job, project, due_at or attempt
+    secret: str = ""  # name of a value in the worker's settings
+    prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpCall:
+    """Request of a job of type `http`."""
+
+    url: HttpValue
+    method: HttpMethod = HttpMethod.GET
+    path: tuple[HttpValue, ...] = ()  # segments that follow the URL's path, each encoded
+    query: Mapping[str, HttpValue] = field(default_factory=dict)
+    headers: Mapping[str, HttpValue] = field(default_factory=dict)
+    body: Any = None  # JSON in which {input: NAME} and its like are replaced; text: sent as it is
+    timeout: timedelta = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResult:
+    """Rule for reading how the work stands from an answer. Pointers lead into its JSON."""
+
+    completed: tuple[str, ...] = ("2xx",)  # status codes
+    running: tuple[str, ...] = ()
+    pointer: str = ""  # to a value that decides where the status says completed; "": nothing does
+    values: Mapping[str, HttpState] = field(default_factory=dict)  # what that value means
+    otherwise: HttpState = HttpState.FAILED  # any other value
+    message: str = ""  # pointer to why it failed
+    progress: str = ""  # pointer to a number from 0 to 100
+    outputs: Mapping[str, str] = field(default_factory=dict)  # output → pointer
+
+
+@dataclass(frozen=True, slots=True)
+class Http:
+    """Calls of a job of type `http`."""
+
+    submit: HttpCall
+    result: HttpResult = HttpResult()
+    status: HttpCall | None = None  # asked again and again; None: the answer to `submit` is final
+    every: timedelta = timedelta(seconds=10)  # between two looks, unless the answer says more
+    patience: timedelta = timedelta(minutes=5)  # how long `status` may give no answer of use
+    cancel: HttpCall | None = None  # None: what was submitted cannot be stopped
+
+
 @dataclass(frozen=True, slots=True)
 class Git:
     """Git repository that the code of a job is fetched from."""
@@ -260,6 +340,8 @@ class Step:
     retry: Retry = Retry()
     continue_on_error: bool = False
     condition: StepCondition = StepCondition.SUCCESS
+    title: str = ""  # for people; "": its name is
+    folder: str = ""  # to run in, below the work folder; "": the work folder itself
     # `None` is the job's. Steps of a container stay in it: they have none of these.
     isolation: Isolation | None = None
     network: Network | None = None
@@ -273,14 +355,34 @@ class Input:
     type: InputType = InputType.STRING
     default: str | int | float | bool | None = None  # None: the input must be given
     help: str = ""
+    options: tuple[str, ...] = ()  # of a choice, one of which the value is
+    pattern: str = ""  # that the whole text must match; "": any text
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """One job that is followed."""
+
+    job: str  # its name, of the same project
+    when: When = When.COMPLETED
+    gives: Mapping[str, str] = field(default_factory=dict)  # `with`: what each input is given
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether it is what a bare name means."""
+        return self.when is When.COMPLETED and not self.gives
 
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """Jobs whose completed runs this one follows."""
+    """Jobs whose runs this one follows."""
 
-    jobs: tuple[str, ...] = ()  # names, of the same project
+    follows: tuple[Follow, ...] = ()  # each job once
     within: timedelta | None = None  # how long a due run waits for them; None: for ever
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        return tuple(follow.job for follow in self.follows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +390,7 @@ class JobSpec:
     name: str
     project: str = DEFAULT_PROJECT
     type: JobType = JobType.SHELL
+    title: str = ""  # for people, in any script; "": its name is
     description: str = ""
     owner: str = ""
     runbook: str = ""
@@ -308,6 +411,7 @@ class JobSpec:
     run_as: str = ""  # user of the worker's machine; "" = whom the worker takes for this wall
     limits: RunLimits = NO_LIMITS
     container: Container | None = None  # exactly where the isolation is that
+    http: Http | None = None  # exactly where the type is that
     env: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[str, Input] = field(default_factory=dict)
 

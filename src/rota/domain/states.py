@@ -82,6 +82,7 @@ TRANSITIONS: Mapping[tuple[RunState, RunEvent], RunState] = {
 
 INITIAL_STATES = frozenset(
     {RunState.SCHEDULED, RunState.BLOCKED, RunState.QUEUED, RunState.SKIPPED, RunState.MISSED}
+    | {RunState.FAILED}  # it was not handed what it needs
 )
 FINAL_STATES = frozenset(RunState) - {state for state, _ in TRANSITIONS}
 WAITING_STATES = frozenset(_WAITING)

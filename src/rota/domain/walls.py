@@ -32,18 +32,22 @@ class OfferKind(StrEnum):
     NETWORK = "network"  # `sandbox/none`, `container/outbound`, …
     LIMIT = "limit"  # a field of `RunLimits`; in containers `container/cpu`, …
     RUN_AS = "run_as"  # a user whom runs of this worker may be
-    TYPE = "type"  # a `JobType`
+    TYPE = "type"  # of jobs that it executes: a `JobType`
+    SECRET = "secret"  # noqa: S105 (a kind, no secret): a value of its settings, for headers of requests
     REGISTRY = "registry"  # a login of its settings
     CAPABILITY = "capability"  # something that its program can, such as `files`
     MOUNT = "mount"  # a root of what containers may see; `ROOT:rw` where they may also write
 
 
 # Kinds whose names an admin of the machine chose: they may tell of one tenant to another.
-NAMED_BY_PEOPLE = frozenset({OfferKind.RUN_AS, OfferKind.REGISTRY, OfferKind.MOUNT})
+NAMED_BY_PEOPLE = frozenset(
+    {OfferKind.RUN_AS, OfferKind.REGISTRY, OfferKind.MOUNT, OfferKind.SECRET}
+)
 _WRITABLE = ":rw"
 _BY_ENGINE = f"{Isolation.CONTAINER}/"
 _SHA256 = "@sha256:"
 _USUAL_REGISTRY = "docker.io"
+_MOST_USERS = 2**31  # engines know no user of a higher number
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ class Walls:
     registry: str = ""
     mounts: tuple[Mount, ...] = ()
     capabilities: tuple[str, ...] = ()  # what the worker's program must be able to do
+    user: str = ""  # inside a container; "": 65534
 
 
 PLAIN = Walls()
@@ -95,6 +100,7 @@ def walls_of(spec: JobSpec) -> Walls | None:
         registry=container.registry if container else "",
         mounts=container.mounts if container else (),
         capabilities=(FILES,) if needs_files(spec) else (),
+        user=container.user if container else "",
     )
     return None if found == PLAIN else found
 
@@ -122,11 +128,18 @@ def _most(limits: Sequence[RunLimits]) -> RunLimits:
     return RunLimits(**most)
 
 
-def demanded(walls: Walls | None) -> tuple[str, ...]:
-    """List the offers that a worker must make to take such runs."""
+def demanded(walls: Walls | None, kind: str = "", secrets: Collection[str] = ()) -> tuple[str, ...]:
+    """List the offers that a worker must make to take such runs.
+
+    `kind` is the type of the job, where it is none that all workers have.
+    """
+    types = (f"{OfferKind.TYPE}/{kind}",) if kind else ()
+    values = tuple(f"{OfferKind.SECRET}/{name}" for name in secrets)
     if walls is None:
-        return ()
+        return (*types, *values)
     return (
+        *types,
+        *values,
         *(f"{OfferKind.WALL}/{wall}" for wall in walls.isolation if wall is not Isolation.PROCESS),
         *(f"{OfferKind.NETWORK}/{network}" for network in walls.network),
         *(f"{OfferKind.LIMIT}/{_kept_by(walls)}{name}" for name in walls.limited),
@@ -182,6 +195,22 @@ def _is_below(demand: str, offered: Collection[str]) -> bool:
     return is_whole or is_mounted_below(mount, read_only)
 
 
+def why_not_mounted(demand: str, offered: Collection[str]) -> str:
+    """Return why a worker with these offers does not mount a folder; "": it has none such.
+
+    It names no root but one that holds the folder: others are not everybody's business.
+    """
+    name = demand.partition("/")[2]
+    source = name.removesuffix(_WRITABLE)
+    prefix = f"{OfferKind.MOUNT}/"
+    roots = [each.removeprefix(prefix) for each in offered if each.startswith(prefix)]
+    holding = [root for root in roots if is_mounted_below(Mount(source, ""), [root])]
+    writable = [root for root in holding if root.endswith(_WRITABLE)]
+    if writable:
+        return f"it has {writable[0]}, which jobs may write to, so it is mounted whole"
+    return f"it has {holding[0]}, which jobs may only read" if holding else ""
+
+
 _WALL_WORDS = {"process": "plain processes", "sandbox": "sandbox", "container": "containers"}
 _NETWORK_WORDS = {
     "none": "empty network",
@@ -212,6 +241,10 @@ def words_of(demand: str) -> str:
             return f"mount {name.removesuffix(_WRITABLE)}{writes}"
         case OfferKind.CAPABILITY:
             return _CAPABILITY_WORDS.get(name, name)
+        case OfferKind.TYPE:
+            return f"executor for jobs of type {name}"
+        case OfferKind.SECRET:
+            return f"secret {name}"
         case _:
             return demand
 
@@ -232,8 +265,10 @@ def field_of(demand: str) -> tuple[str, ...]:
     return (_FIELDS.get(OfferKind(kind), kind),)
 
 
-def type_of(function: str, walls: Walls | None) -> JobType:
+def type_of(kind: str, function: str, walls: Walls | None) -> str:
     """Return the type of a job with these rules."""
+    if kind:
+        return kind
     if function:
         return JobType.PYTHON
     is_container = walls is not None and Isolation.CONTAINER in walls.isolation
@@ -245,6 +280,15 @@ def registry_of(image: str) -> str:
     first, slash, _ = image.partition("/")
     is_host = slash and ("." in first or ":" in first or first == "localhost")
     return first if is_host else _USUAL_REGISTRY
+
+
+def may_be_root(user: str) -> bool:
+    """Return whether a user of a container may be root there: a name is what its image makes of it.
+
+    Only numbers tell who somebody is; what is root's group may be root's, too.
+    """
+    parts = user.split(":") if user else []
+    return not all(part.isdecimal() and 0 < int(part) < _MOST_USERS for part in parts)
 
 
 def is_pinned(image: str) -> bool:

@@ -49,6 +49,7 @@ from rota.walls.box import OUT_OF_MEMORY, Box, Command, Connect, LeaseEnded
 from rota.walls.container import (
     HOME,
     JOB,
+    SCRIPTS,
     TOLD,
     Frame,
     MountRefused,
@@ -71,10 +72,10 @@ from rota.walls.engine import (
 from rota.walls.images import ImageRefused, Images
 from rota.walls.leftovers import Sweeper
 from rota.walls.network import NetworkFailed
-from rota.walls.rooms import remove_tree
+from rota.walls.rooms import folder_below, remove_tree
 
 _OPEN = 0o777  # for whatever user the job has; above it is a folder of the worker alone
-_SCRIPT = 0o755
+_READABLE, _PRIVATE = 0o755, 0o700
 _FIRST_LOOK, _LONGEST_LOOK = timedelta(milliseconds=10), timedelta(seconds=1)
 _PULSE = timedelta(seconds=2)
 _PATIENCE = 120.0  # seconds without an answer of the engine before a step counts as failed
@@ -96,23 +97,33 @@ log = structlog.get_logger()
 
 
 class MountedFolder(WorkFolder):
-    """Working folder, and beside it the one of what a job is told in files, and tells."""
+    """Folder of an attempt: in it one to work in, one of what a job tells, one of its scripts.
+
+    All may write to the first two, and put links there; nobody but the worker to the third.
+    """
 
     def __init__(self, root: Path, name: str) -> None:
-        super().__init__(root, name)
-        self.told = root / f"{name}.told"
+        self.top = root / name
+        self.top.mkdir(mode=_PRIVATE)
+        super().__init__(self.top, "job")
+        self.told = self.top / "told"
+        self.scripts = self.top / "scripts"
         self.output = self.told / "output"
         self.progress = self.told / "progress"
-        for folder in (self.path, self.told):
+        for folder, mode in ((self.path, _OPEN), (self.told, _OPEN), (self.scripts, _READABLE)):
             folder.mkdir()
-            folder.chmod(_OPEN)
+            folder.chmod(mode)
+
+    @property
+    def measured(self) -> Path:
+        return self.top
 
     def write_script(self, step: int, suffix: str, text: str) -> str:
         """Write the script of a step; return the path that it has in the container."""
-        path = self.told / f"step{step}{suffix}"
+        path = self.scripts / f"step{step}{suffix}"
         path.write_text(text, "utf-8")
-        path.chmod(_SCRIPT)
-        return f"{TOLD}/{path.name}"
+        path.chmod(_READABLE)
+        return f"{SCRIPTS}/{path.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +181,9 @@ class ContainerExecutor(StepExecutor):
 
     async def _remove(self, folder: MountedFolder) -> None:
         """Remove a folder; what belongs to users of containers may need a container for that."""
-        folders = (folder.path, folder.told)
-        await asyncio.get_running_loop().run_in_executor(None, _remove_trees, folders)
-        left = [each for each in folders if each.exists()]
-        if left and self._ground.clear is not None:
-            await self._ground.clear(left)
+        await asyncio.get_running_loop().run_in_executor(None, remove_tree, folder.top)
+        if folder.top.exists() and self._ground.clear is not None:
+            await self._ground.clear([folder.top])
 
     def _variables(self, assignment: Assignment, folder: WorkFolder) -> Mapping[str, str]:
         spec, told = assignment.spec, Path(TOLD)
@@ -257,6 +266,7 @@ class ContainerExecutor(StepExecutor):
             labels={**ground.labels, **_labels(attempt)},
             job_folder=str(folder.path.absolute()),
             told_folder=str(folder.told.absolute()),
+            scripts=str(folder.scripts.absolute()),
             programs=str(ground.programs.absolute()),
             mounts=mounts,
             network=spec.network,
@@ -272,6 +282,8 @@ class ContainerExecutor(StepExecutor):
         if image is None:
             write = partial(attempt.folder.write_script, number)
             argv, folder = command_of(step, write), JOB
+            if step.folder:
+                folder = f"{JOB}/{folder_below(str(attempt.folder.path), step.folder)}"
         else:
             argv, folder = image.command, image.folder
         command = Command(argv, step_variables(attempt.env, step), folder)
@@ -489,8 +501,3 @@ class _StepInContainer:
                 await self._clock.sleep(pause)
                 pause = min(pause * 2, _LONGEST_LOOK)
             await self._box.terminate()
-
-
-def _remove_trees(folders: Sequence[Path]) -> None:
-    for folder in folders:
-        remove_tree(folder)

@@ -18,6 +18,7 @@ from rota.ports.clock import Clock
 from rota.ports.executor import Assignment, AttemptReports, Confinement, Files, Process, Spawner
 from rota.walls.disk import DiskLimited
 from rota.walls.enclosing import Enclosed, Output, Walls
+from rota.walls.rooms import folder_below
 
 _INLINE_LIMIT = 100_000  # characters; longer scripts go through a file (the kernel takes 128 KiB)
 
@@ -201,12 +202,15 @@ class ShellExecutor(StepExecutor):
         self, attempt: Attempt, number: int, step: Step, confinement: Confinement | None
     ) -> _RunningProcess:
         folder = attempt.folder
+        cwd = attempt.assignment.spec.path or str(folder.path)
+        if step.folder:
+            cwd = f"{cwd}/{folder_below(cwd, step.folder)}"
         command = command_of(step, partial(folder.write_script, number))
         stdout, stderr = self._pipes.open(attempt.open_sink, number)
         process = self._spawner.spawn(
             command,
             env=step_variables(attempt.env, step),
-            cwd=attempt.assignment.spec.path or str(folder.path),
+            cwd=cwd,
             stdout=stdout.writer,
             stderr=stderr.writer,
             confinement=confinement,

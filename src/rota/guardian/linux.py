@@ -13,6 +13,7 @@ from types import FrameType
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_SLAVE = 0x2, 0x4, 0x8, 0x4000, 0x80000
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _TFD_TIMER_ABSTIME = 1
@@ -100,12 +101,28 @@ def unshare(flags: int) -> None:
     _check(_libc.unshare(flags), "unshare")
 
 
+def set_namespace(descriptor: int, kind: int) -> None:
+    """Enters the namespace of this kind; one of users lets only a single thread in."""
+    _check(_libc.setns(descriptor, kind), "setns")
+
+
 def mount_own_proc() -> None:
     """Gives this mount namespace a /proc that shows its own pids, invisible to all others."""
-    # Slave: what is mounted here does not spread, while mounts of the machine still arrive.
-    _check(_libc.mount(None, b"/", None, _MS_REC | _MS_SLAVE, None), "mount /")
+    _keep_mounts_inside()
     flags = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
     _check(_libc.mount(b"proc", b"/proc", b"proc", flags, None), "mount /proc")
+
+
+def mount_over(folder: str, options: str) -> None:
+    """Puts an empty folder in the place of this one, in this mount namespace alone."""
+    _keep_mounts_inside()
+    target, data = os.fsencode(folder), options.encode()
+    _check(_libc.mount(b"tmpfs", target, b"tmpfs", 0, data), f"mount {folder}")
+
+
+def _keep_mounts_inside() -> None:
+    """What is mounted here does not spread, while mounts of the machine still arrive."""
+    _check(_libc.mount(None, b"/", None, _MS_REC | _MS_SLAVE, None), "mount /")
 
 
 class _TimerSpec(ctypes.Structure):

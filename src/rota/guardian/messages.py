@@ -15,21 +15,26 @@ and 2 is short for [1, 2]. A bad object is answered with an error, or with a ref
 a key to spawn; its neighbours are obeyed.
 
 `confine`, all optional: {uid, gid, groups: [], limits: {cpu, memory, processes, open_files}, tag,
-signals: "tree" | "inside"}; `cpu` is in thousandths of a core. `offers` has for each limit why it
-cannot be had, "" if it can. `cause` is the limit that a tree ran into: "oom", "processes" or "".
+signals: "tree" | "inside", network}; `cpu` is in thousandths of a core. `offers` has for each limit
+why it cannot be had, "" if it can. `cause` is the limit that a tree ran into: "oom", "processes" or
+"". `network` is a namespace to be made ready before: {network, users, device, receivers: [],
+unreachable: []}, the first two by their number among `fds`, and users null for our own.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import socket
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeGuard
 
+from rota.guardian.network import Namespace
 from rota.guardian.spawn import Command, Confinement
 from rota.guardian.trees import Tree
 
@@ -40,6 +45,8 @@ STANDARD_FDS = 2  # as `fds`: standard output and error
 MAX_FD_NUMBER = 255  # in a new process
 LIMITS = ("cpu", "memory", "processes", "open_files")
 MAX_ID = (1 << 32) - 2  # of users and groups; the one above it stands for "none"
+MAX_DEVICE_LENGTH = 15
+MOST_BITS = 32  # of a network
 LATEST_DEADLINE = 1e9  # seconds since boot, three decades: beyond it is a mistake
 
 Message = Mapping[str, object]
@@ -180,10 +187,47 @@ def _confinement(fields: object) -> Confinement:
     if not isinstance(tag, str) or len(tag) > MAX_TAG_LENGTH:
         raise Malformed(f"tag is not a string of at most {MAX_TAG_LENGTH} characters")
     limits = _limits(fields.get("limits", {}))
-    return Confinement(uid, gid, tuple(groups), limits, signals == "inside", tag)
+    network = _namespace(fields["network"]) if fields.get("network") is not None else None
+    return Confinement(uid, gid, tuple(groups), limits, signals == "inside", tag, network)
 
 
-_CONFINEMENT_FIELDS = {"uid", "gid", "groups", "limits", "signals", "tag"}
+_CONFINEMENT_FIELDS = {"uid", "gid", "groups", "limits", "signals", "tag", "network"}
+
+
+def _namespace(fields: object) -> Namespace:
+    if not isinstance(fields, dict) or fields.keys() != _NAMESPACE_FIELDS:
+        raise Malformed(f"network is not an object of {', '.join(sorted(_NAMESPACE_FIELDS))}")
+    network, users, device = (fields[name] for name in ("network", "users", "device"))
+    numbers = [network] if users is None else [network, users]
+    if not all(_is_in(each, 0, MAX_FD_NUMBER) for each in numbers):
+        raise Malformed("a namespace is not the number of a descriptor")
+    if not isinstance(device, str) or not 0 < len(device.encode()) <= MAX_DEVICE_LENGTH:
+        raise Malformed(f"device is not a name of at most {MAX_DEVICE_LENGTH} bytes")
+    receivers, closed = fields["receivers"], fields["unreachable"]
+    if not isinstance(receivers, list) or not all(map(_is_hardware_address, receivers)):
+        raise Malformed("receivers is not an array of hardware addresses")
+    if not isinstance(closed, list) or not all(map(_is_network, closed)):
+        raise Malformed("unreachable is not an array of networks of IPv4")
+    addresses = tuple(map(bytes.fromhex, receivers))
+    return Namespace(network, users, device, addresses, tuple(closed))
+
+
+_NAMESPACE_FIELDS = {"network", "users", "device", "receivers", "unreachable"}
+
+
+def _is_hardware_address(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{12}", value) is not None
+
+
+def _is_network(value: object) -> bool:
+    if not isinstance(value, str) or re.fullmatch(r"[0-9.]+/[0-9]{1,2}", value) is None:
+        return False
+    address, _, bits = value.partition("/")
+    try:
+        socket.inet_pton(socket.AF_INET, address)
+    except OSError:
+        return False
+    return int(bits) <= MOST_BITS
 
 
 def _id(value: object, name: str) -> int | None:

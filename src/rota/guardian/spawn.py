@@ -18,6 +18,7 @@ from typing import NoReturn
 
 from rota.guardian import linux, processes
 from rota.guardian.cgroups import Cgroups, Group
+from rota.guardian.network import Namespace, furnish
 from rota.guardian.trees import Tree
 
 _ALL_SIGNALS = tuple(signal.valid_signals())
@@ -37,6 +38,7 @@ class Confinement:
     # processes, open_files
     is_signalled_inside: bool = False  # signals but KILL are for deeper pid namespaces only
     tag: str = ""  # for people who look at control groups
+    network: Namespace | None = None  # to be made ready; it then dies with the guardian
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +119,12 @@ class Spawner:
         read, write = os.pipe2(os.O_CLOEXEC)
         try:
             child = _Child(command, confinement, group, env, self._null, write)
-            pid = _execute(command, child.fork)
-        except Refused:
+            pid = child.fork()
+        except OSError as error:
             os.close(read)
             if group is not None:
                 self._cgroups.discard(group)
-            raise
+            raise _refusal("start a process", error) from error
         finally:
             os.close(write)
         traits = self._traits(pid, marker)
@@ -156,19 +158,22 @@ class _Child:
     report: int  # write end of a pipe that closes when all went well
 
     def fork(self) -> int:
-        program = _find_program(self.command.argv[0], self.env)
         # A signal before the exec would reach handlers that write into a pipe of the guardian.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL_SIGNALS)
         try:
             pid, is_in_tree = (os.fork(), False) if self.group is None else self.group.fork()
             if pid == 0:
-                self._become(program, is_in_tree=is_in_tree)
+                self._become(is_in_tree=is_in_tree)
             return pid
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    def _become(self, program: str, *, is_in_tree: bool) -> NoReturn:
-        """Never returns, whatever happens: there is but one guardian."""
+    def _become(self, *, is_in_tree: bool) -> NoReturn:
+        """Never returns, whatever happens: there is but one guardian.
+
+        It enters its directory as the user who it becomes, and looks for its program there: we may
+        be root, and could enter where that user may not, who then would be inside.
+        """
         report, doing = self.report, "begin"
         try:
             descriptors = {0: self.null, **self.command.descriptors}
@@ -181,9 +186,17 @@ class _Child:
             _take(descriptors, free)
             doing = "limit its open files"
             self._limit_files()
+            if self.confinement.network is not None:
+                doing = "make its network"
+                furnish(self.confinement.network, self.confinement.uid)
             doing = f"become user {self.confinement.uid}"
             self._drop()
+            doing = f"enter the directory {self.command.cwd!r}"
+            os.chdir(self.command.cwd)
             doing = f"execute {self.command.argv[0]!r}"
+            program = _find_program(self.command.argv[0], self.env)
+            if self.confinement.network is not None:
+                linux.die_with_parent()  # after the users were changed, which clears it
             _reset_signals()
             os.execve(program, self.command.argv, self.env)  # noqa: S606 – no shell is wanted
         except (OSError, ValueError) as error:

@@ -14,14 +14,15 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 import httpx
 from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from rota.domain.errors import Denied, Unavailable, quoted
+from rota.domain.addresses import parse_target
+from rota.domain.errors import Denied, Invalid, Unavailable, quoted
 from rota.domain.identity import (
     Header,
     ProviderRules,
@@ -37,7 +38,7 @@ _WELL_KNOWN = "/.well-known/openid-configuration"
 _TIMEOUT_SECONDS = 5.0
 _MAX_BYTES = 256 * 1024
 _KEPT_SECONDS = 15 * 60.0  # keys and addresses; a key that was removed is trusted this long
-_LOOK_AGAIN_SECONDS = 60.0  # for a key that is not among them
+_LOOK_AGAIN_SECONDS = 60.0  # since the last time that a key was not among them
 _AWAY_SECONDS = 5.0  # before a provider that did not answer is asked again
 _SHOWN = 200  # characters of what the provider says about an error
 
@@ -79,6 +80,7 @@ class OidcProvider:
         self._published: _Published | None = None
         self._reading = asyncio.Lock()
         self._away_until = float("-inf")
+        self._looked_again_at = float("-inf")
 
     @property
     def rules(self) -> ProviderRules:
@@ -139,10 +141,14 @@ class OidcProvider:
     # --- what it publishes
 
     async def _keys(self, header: Header) -> list[KeySet]:
-        """Return the published keys that may have signed this; look again if there is none."""
+        """Return the published keys that may have signed this; look again if there is none.
+
+        At once, for a key that is new; but whoever makes up keys makes no flood of requests.
+        """
         published = await self._look()
         found = _keys_for(published, header)
-        if not found and self._monotonic() - published.read_at >= _LOOK_AGAIN_SECONDS:
+        if not found and self._monotonic() - self._looked_again_at >= _LOOK_AGAIN_SECONDS:
+            self._looked_again_at = self._monotonic()
             found = _keys_for(await self._look(newer_than=published), header)
         return found
 
@@ -285,9 +291,15 @@ async def open_provider(client: OidcClient) -> AsyncIterator[OidcProvider]:
 
 def check_address(address: str, issuer: str) -> None:
     """Raise `Unavailable` for an address that tokens or secrets must not go to."""
-    parts = urlsplit(address)
-    is_all_here = parts.scheme == "http" and is_near(issuer) and is_near(address)
-    if parts.scheme == "https" or is_all_here:
+    try:
+        scheme = parse_target(address).scheme
+    except Invalid as error:
+        raise Unavailable(
+            f"the identity provider names an address that cannot be used: {error}",
+            code="provider_misconfigured",
+        ) from error
+    is_all_here = scheme == "http" and is_near(issuer) and is_near(address)
+    if scheme == "https" or is_all_here:
         return
     raise Unavailable(
         f"the identity provider names {quoted(address)}, which is not https",

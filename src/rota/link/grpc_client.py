@@ -22,7 +22,7 @@ from rota.link.grpc_files import (
     blob_read_message,
     blob_written_from,
 )
-from rota.link.grpc_notes import note_message, progress_message
+from rota.link.grpc_notes import handles_message, note_message, progress_message
 from rota.link.parts import in_requests
 from rota.ports.files import BlobPiece, BlobRead, BlobWritten
 from rota.ports.rpc import MAX_MESSAGE
@@ -37,6 +37,7 @@ from rota.ports.work import (
     Order,
     OutputChunk,
     Progress,
+    RemoteHandle,
     Report,
     ReportAnswer,
     Start,
@@ -206,6 +207,13 @@ class GrpcLink:
     async def write_blob(self, piece: BlobPiece) -> BlobWritten:
         answer = await self._ask("blob_written", blob_write=blob_piece_message(piece))
         return self._read(blob_written_from, answer.blob_written)
+
+    async def keep_handles(self, items: Sequence[RemoteHandle]) -> ReportAnswer:
+        whole = pb.ReportAnswer()
+        for piece in _in_pieces(items):
+            answer = await self._ask("report", handles=handles_message(piece))
+            whole.MergeFrom(answer.report)
+        return self._read(messages.report_answer_from, whole)
 
     async def leave(self) -> None:
         await self._ask("done", leave=pb.Leave())

@@ -92,11 +92,11 @@ def fences_message(fences: Iterable[Fence]) -> pb.Fences:
 
 
 def fences_from(message: pb.Fences, most: int = _MAX_HELD) -> tuple[Fence, ...]:
-    return tuple(map(Fence, *_fences(message, "fences", most)))
+    return tuple(map(Fence, *fences_in(message, "fences", most)))
 
 
-def _fences(
-    message: pb.Fences | pb.Starts | pb.Ends, what: str, most: int
+def fences_in(
+    message: pb.Fences | pb.Starts | pb.Ends | pb.Handles, what: str, most: int
 ) -> tuple[list[str], list[int]]:
     """Return the two columns that name attempts."""
     runs, numbers = list(message.runs), list(message.fences)
@@ -279,7 +279,7 @@ def starts_message(starts: Sequence[Start]) -> pb.Starts:
 
 
 def starts_from(message: pb.Starts) -> list[Start]:
-    runs, numbers = _fences(message, "starts", MAX_ITEMS)
+    runs, numbers = fences_in(message, "starts", MAX_ITEMS)
     started_at = checks.instants(list(message.started_at), runs, "started_at")
     return list(map(Start, runs, numbers, started_at))
 
@@ -325,7 +325,7 @@ def report_from(message: pb.Report) -> Report:
 
 
 def _ends_from(message: pb.Ends) -> EndBatch:
-    runs, numbers = _fences(message, "ends", MAX_ITEMS)
+    runs, numbers = fences_in(message, "ends", MAX_ITEMS)
     outputs = checks.positions(dict(message.outputs_json), runs, "outputs_json")
     for text in outputs.values():
         checks.json(text, MAX_OUTPUTS, "outputs_json")
@@ -534,6 +534,7 @@ def _dispatch_message(dispatch: Dispatch) -> pb.Dispatch:
         inputs_json=batch.inputs,
         deadline_at=batch.deadlines,
         carts={at: pb.CartItem(cart=c, item=item) for at, (c, item) in batch.carts.items()},
+        handles={at: handle.encode() for at, handle in batch.handles.items()},
         specs=[_spec_message(entry) for entry in dispatch.specs],
     )
 
@@ -566,6 +567,7 @@ def _dispatch_from(message: pb.Dispatch) -> Dispatch:
             at: (item.cart, item.item if item.HasField("item") else None)
             for at, item in message.carts.items()
         },
+        {at: handle.decode("utf-8", "replace") for at, handle in message.handles.items()},
     )
     return Dispatch(batch, tuple(_readable_specs(message.specs)), message.first)
 

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rota.contracts import worker_pb2 as pb
 from rota.link import grpc_checks as checks
-from rota.link.grpc_messages import fence_of, step_from, step_message
-from rota.ports.work import MAX_LAST_LINE, MAX_NOTED_STEPS, Progress, StepNote, storable
+from rota.link.grpc_messages import fence_of, fences_in, step_from, step_message
+from rota.ports.work import (
+    MAX_HANDLE,
+    MAX_ITEMS,
+    MAX_LAST_LINE,
+    MAX_NOTED_STEPS,
+    Progress,
+    RemoteHandle,
+    StepNote,
+    storable,
+)
 
 
 def progress_message(progress: Progress) -> pb.Progress:
@@ -51,3 +62,28 @@ def note_from(message: pb.StepNote) -> StepNote:
         output_bytes=checks.count(message.output_bytes, "output_bytes"),
         last_line=storable(message.last_line[:MAX_LAST_LINE]),
     )
+
+
+def handles_message(items: Sequence[RemoteHandle]) -> pb.Handles:
+    return pb.Handles(
+        runs=[item.run for item in items],
+        fences=[item.number for item in items],
+        handles=[item.handle.encode() for item in items],
+    )
+
+
+def handles_from(message: pb.Handles) -> list[RemoteHandle]:
+    runs, numbers = fences_in(message, "handles", MAX_ITEMS)
+    if len(message.handles) != len(runs):
+        raise checks.bad(f"handles: {len(message.handles)} values for {len(runs)} runs")
+    return list(map(RemoteHandle, runs, numbers, map(_handle, message.handles)))
+
+
+def _handle(data: bytes) -> str:
+    try:
+        text = checks.data(data, MAX_HANDLE, "handle").decode()
+    except UnicodeDecodeError:
+        raise checks.bad("handle: it is not UTF-8") from None
+    if text:
+        checks.json(text, MAX_HANDLE, "handle")
+    return text

@@ -6,7 +6,7 @@ A worker can affect only its own stream and its own session.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -25,12 +25,12 @@ from rota.link.grpc_files import (
     blob_read_from,
     blob_written_message,
 )
-from rota.link.grpc_notes import note_from, progress_from
+from rota.link.grpc_notes import handles_from, note_from, progress_from
+from rota.ports.credentials import CredentialDesk
 from rota.ports.rpc import bearer_in, host_of_peer, rpc_status_of
 from rota.ports.work import (
     OUTDATED_WORKER,
     Credential,
-    CredentialDesk,
     WorkerDesk,
     WorkerIdentity,
 )
@@ -263,41 +263,33 @@ class _Conversation:
     async def _handled(self, message: pb.FromWorker) -> dict[str, Any]:
         """Handle a request; return the answer by the name of its field."""
         try:
-            match message.WhichOneof("request"):
-                case "beat":
-                    return await self._beat(message.beat)
-                case "start":
-                    return await self._start(message.start)
-                case "report":
-                    return await self._report(message.report)
-                case "output":
-                    return await self._output(message.output)
-                case "progress":
-                    return await self._progress(message.progress)
-                case "steps":
-                    return await self._note(message.steps)
-                case "leave":
-                    return await self._leave()
-                case other:
-                    return await self._handle_optional(other, message)
+            kind = message.WhichOneof("request")
+            handlers: dict[str | None, Callable[[Any], Awaitable[dict[str, Any]]]] = {
+                "beat": self._beat,
+                "start": self._start,
+                "report": self._report,
+                "output": self._output,
+                "progress": self._progress,
+                "steps": self._note,
+                "handles": self._keep_handles,
+                "blob_read": self._read_blob,
+                "blob_write": self._write_blob,
+                "leave": self._leave,
+                "credential": self._renew_credential,
+            }
+            if kind is None or kind not in handlers:
+                raise _not_taken(kind)
+            return await handlers[kind](getattr(message, kind))
         except (NotFound, Conflict, Unavailable) as error:
             return {"refusal": messages.refusal_message(error)}
 
-    async def _handle_optional(self, kind: str | None, message: pb.FromWorker) -> dict[str, Any]:
-        match kind:
-            case "blob_read":
-                wish = blob_read_from(message.blob_read)
-                piece = await self._desk.read_blob(self._session, wish)
-                return {"blob": blob_piece_message(piece)}
-            case "blob_write":
-                part = blob_piece_from(message.blob_write)
-                written = await self._desk.write_blob(self._session, part)
-                return {"blob_written": blob_written_message(written)}
-            case "credential":
-                credential = await self._credential.renew()
-                return {"credential": messages.credential_message(credential)}
-            case other:
-                raise _not_taken(other)
+    async def _read_blob(self, message: pb.BlobRead) -> dict[str, Any]:
+        piece = await self._desk.read_blob(self._session, blob_read_from(message))
+        return {"blob": blob_piece_message(piece)}
+
+    async def _write_blob(self, message: pb.BlobPiece) -> dict[str, Any]:
+        written = await self._desk.write_blob(self._session, blob_piece_from(message))
+        return {"blob_written": blob_written_message(written)}
 
     async def _beat(self, message: pb.Beat) -> dict[str, Any]:
         await self._credential.check()  # a token that was revoked ends here
@@ -328,7 +320,14 @@ class _Conversation:
         await self._desk.note(self._session, notes)
         return {"done": pb.Done()}
 
-    async def _leave(self) -> dict[str, Any]:
+    async def _keep_handles(self, message: pb.Handles) -> dict[str, Any]:
+        answer = await self._desk.keep_handles(self._session, handles_from(message))
+        return {"report": messages.report_answer_message(answer)}
+
+    async def _renew_credential(self, _: pb.CredentialRequest) -> dict[str, Any]:
+        return {"credential": messages.credential_message(await self._credential.renew())}
+
+    async def _leave(self, _: pb.Leave) -> dict[str, Any]:
         self._is_leaving = True
         await self._desk.leave(self._session)
         return {"done": pb.Done()}

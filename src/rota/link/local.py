@@ -40,6 +40,7 @@ from rota.ports.work import (
     OutputChunk,
     Progress,
     Refused,
+    RemoteHandle,
     Report,
     ReportAnswer,
     Start,
@@ -106,6 +107,7 @@ VERBS = {
     "note": _verb(tuple[StepNote, ...], None),
     "blob_read": _verb(BlobRead, BlobPiece),
     "blob_write": _verb(BlobPiece, BlobWritten),
+    "handles": _verb(tuple[RemoteHandle, ...], ReportAnswer),
     "leave": _verb(None, None),
 }
 ORDERS = msgspec.msgpack.Decoder(Order)
@@ -228,6 +230,10 @@ class LocalLink:
     async def write_blob(self, piece: BlobPiece) -> BlobWritten:
         written: BlobWritten = await self._ask("blob_write", piece)
         return written
+
+    async def keep_handles(self, items: Sequence[RemoteHandle]) -> ReportAnswer:
+        answer: ReportAnswer = await self._ask("handles", tuple(items))
+        return answer
 
     async def leave(self) -> None:
         await self._ask("leave", None)
@@ -526,6 +532,7 @@ class _Conversation:
             "note": self._desk.note,
             "blob_read": self._desk.read_blob,
             "blob_write": self._desk.write_blob,
+            "handles": self._desk.keep_handles,
         }
         if verb == "leave":
             return await self._desk.leave(self._session)

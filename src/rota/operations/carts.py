@@ -319,6 +319,7 @@ def _new_cart(cart: CartId, request: CartRequest, rules: CartRules, actor: str) 
         created_by=actor,
         document={
             "job": template.job,
+            "title": template.title,
             "description": template.description,
             "labels": dict(template.labels),
             "rollback": template.rollback,

@@ -20,7 +20,6 @@ from rota.operations.engine import Engine
 from rota.operations.tokens import authenticate_worker
 from rota.operations.wrong_secrets import WrongSecrets
 from rota.ports.credentials import NewCredential, NewJoinToken
-from rota.ports.records import Token
 from rota.ports.store import Store
 from rota.ports.work import Credential, Hello, JoinWish, WorkerIdentity
 
@@ -54,10 +53,6 @@ async def create_join_token(
     return token_id, secret
 
 
-async def list_join_tokens(engine: Engine) -> list[Token]:
-    return await engine.store.tokens("join")
-
-
 async def revoke_worker(engine: Engine, worker: str, *, actor: str) -> int:
     """Revoke all credentials of a worker; return how many. It gets nothing more at once."""
     revoked = await engine.store.revoke_worker(worker, actor=actor)
@@ -80,7 +75,7 @@ def _check_name(value: str, what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Implements `rota.ports.work.CredentialDesk`."""
+    """Implements `rota.ports.credentials.CredentialDesk`."""
 
     engine: Engine
     lifetime: timedelta = CREDENTIAL_LIFETIME

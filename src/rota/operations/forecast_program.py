@@ -35,7 +35,7 @@ from rota.domain.jobfile.build import build_schedule
 from rota.domain.keys import KeyKind, kind_of
 from rota.domain.run import Trigger
 from rota.domain.schedule import Timetable, compile_schedule
-from rota.domain.spec import Overlap
+from rota.domain.spec import Overlap, When
 from rota.domain.states import RunState
 from rota.operations.forecast_inputs import Inputs, JobsAhead
 from rota.ports.forecasts import ComingJob, OpenCart, OpenRun
@@ -383,6 +383,8 @@ def _sequels(inputs: Inputs, jobs: JobsAhead, schedules: Mapping[JobId, Coming])
     followers: dict[JobId, list[JobAhead]] = defaultdict(list)
     for job in inputs.jobs:
         for upstream in () if job.rules.is_scheduled else job.rules.after:
+            if job.rules.follow(upstream).when is When.FAILED:
+                continue  # runs to come are taken to complete
             if (found := jobs.id_of(job.project, upstream)) is not None:
                 followers[found].append(jobs.scheduled[job.id])
     return Sequels(again, followers)

@@ -10,6 +10,7 @@ from rota.domain.errors import Conflict, Problem
 from rota.domain.job import Job
 from rota.domain.jobfile import JobEntry, JobFile
 from rota.domain.jobfile.declarations import declaration_document
+from rota.domain.jobfile.demands import job_of
 from rota.domain.jobfile.export import Change, digest_of
 from rota.domain.jobfile.text import Report
 from rota.domain.jobfile.uses import (
@@ -145,7 +146,7 @@ async def _known_jobs(engine: Engine, project: str, jobs: _Jobs, others: _Follow
 
 
 def _upstreams(job: Job) -> tuple[str, ...]:
-    return tuple(job.document.get("after", {}).get("jobs", ()))
+    return tuple(map(job_of, job.document.get("after", {}).get("jobs", ())))
 
 
 def _problems(jobs: _Jobs, known: Known, others: _Followed, workers: _Workers) -> Iterator[Problem]:

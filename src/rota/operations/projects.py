@@ -173,7 +173,8 @@ class PlannedProjects:
         for entry in self.file.jobs:
             project = entry.spec.project
             facts = self.facts[project]
-            if not facts.bounds.are_open:
+            # Without a policy, too, containers do not get just any user.
+            if not facts.bounds.are_open or entry.spec.container is not None:
                 for problem in problems_of_bounds(entry, facts.bounds, shared[project]):
                     report.add(problem)
         report.raise_errors("the job file")

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from rota.domain.errors import Conflict, Invalid, NotFound, Problem
+from rota.domain.following import INPUT_CAUSE
 from rota.domain.ids import (
     RUN_BEGINNING,
     JobId,
@@ -28,9 +29,10 @@ from rota.operations.definitions import apply, find_job, require_runnable
 from rota.operations.engine import Engine
 from rota.operations.files import require_inputs
 from rota.operations.projects import plan_projects, refuse_priority
-from rota.ports.records import Idempotency, JobQuery, NewRun, RunQuery, SubmittedRun
+from rota.ports.records import FollowingRun, Idempotency, JobQuery, NewRun, RunQuery, SubmittedRun
 
 _AMBIGUOUS_SHOWN = 5
+_FOLLOWING_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,12 @@ async def retry(engine: Engine, run: Run, *, actor: str) -> Run:
     if not jobs:
         raise Conflict(f"job {run.job} of run {run.id} was deleted", code="job_deleted")
     job = jobs[0]
+    if run.cause == INPUT_CAUSE and run.follows and not run.attempt:
+        raise Conflict(
+            f"run {run.id} was not handed what it needs: {run.message}",
+            code="not_handed",
+            hint=f"rota run retry {run.follows} makes a new one, or trigger {run.job} with inputs",
+        )
     require_runnable(engine, job)
     await refuse_priority(engine, run.project, run.priority)
     now = await engine.store.now()
@@ -170,6 +178,14 @@ def _hint(run_id: str) -> str:
     is_short = run_id.startswith("r_") and len(run_id) < RUN_BEGINNING
     shorter = f"type {RUN_BEGINNING} characters of its id or more; " if is_short else ""
     return f"{shorter}rota run list shows them"
+
+
+async def linked_runs(engine: Engine, run: Run) -> tuple[Run | None, list[FollowingRun]]:
+    """Return the run that this one follows, and the first of those that follow it."""
+    query = RunQuery(project=run.project, ids=[run.follows or ""])
+    before = await engine.store.runs(query) if run.follows else []
+    following = await engine.store.runs_following(run.id, _FOLLOWING_SHOWN)
+    return before[0] if before else None, following
 
 
 async def hold(engine: Engine, run: Run, *, actor: str) -> Run:

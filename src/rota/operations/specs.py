@@ -9,6 +9,7 @@ from datetime import datetime
 
 from rota.domain.carts.definition import CartTemplate
 from rota.domain.errors import Invalid
+from rota.domain.following import follow_words
 from rota.domain.ids import JobId
 from rota.domain.job import Job
 from rota.domain.jobfile import read_job
@@ -86,7 +87,7 @@ def cart_timetable(project: str, template: CartTemplate, anchor: datetime) -> Ti
 def words_of(spec: JobSpec, anchor: datetime) -> str:
     """Describe when a job runs by itself, in words; "" on demand."""
     table = timetable(spec, anchor)
-    after = f"after {', '.join(spec.after.jobs)}" if spec.after.jobs else ""
+    after = f"after {', '.join(map(follow_words, spec.after.follows))}" if spec.after.jobs else ""
     return ", ".join(part for part in (describe(table) if table else "", after) if part)
 
 

@@ -8,7 +8,15 @@ from dataclasses import replace
 from rota.domain.errors import Problem
 from rota.domain.jobfile import JobEntry
 from rota.domain.shape import demand_of, unmet
-from rota.domain.walls import demanded, field_of, missing, walls_of, words_of
+from rota.domain.walls import (
+    OfferKind,
+    demanded,
+    field_of,
+    missing,
+    walls_of,
+    why_not_mounted,
+    words_of,
+)
 from rota.ports.records import Session
 
 _SHOWN = 3  # of sorts of workers, and of workers of one sort
@@ -56,6 +64,8 @@ def _reason(demand: str, session: Session) -> str:
     for offer in session.offers:
         if (offer.kind, offer.name) == (kind, name):
             return offer.reason
+    if kind == OfferKind.MOUNT and (reason := why_not_mounted(demand, session.offered)):
+        return reason
     known = {offer.kind for offer in session.offers}
     return "" if kind in known else f"release {session.version or 'unknown'} has none"
 

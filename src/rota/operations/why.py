@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from rota.domain.forecast.ahead import REMEMBERED_RUNS, Durations, Source, durations_of
@@ -24,12 +23,12 @@ from rota.domain.key_gates import GATES, reasons_of
 from rota.domain.keys import Counted, Key, KeyKind, behind, kind_of, shortage
 from rota.domain.order import BOOST_SECONDS, Chain, latest_turn, share_of, turns_before
 from rota.domain.quantities import parse_duration
-from rota.domain.resources import SLOTS, UNIT, fits, format_amount, lacking, minus
+from rota.domain.resources import HTTP_SLOTS, SLOTS, UNIT, fits, format_amount, lacking, minus
 from rota.domain.run import Reason, Run
 from rota.domain.shape import demand_of, unmet
 from rota.domain.states import RunState, seen_state
 from rota.operations.engine import Engine
-from rota.operations.forecasts import make_forecast
+from rota.operations.forecasts import forecasts_for
 from rota.operations.specs import stamp
 from rota.operations.tenants import EVERYTHING, Sight, seen_reservation, seen_trouble
 from rota.operations.walls import lacks_of
@@ -159,6 +158,8 @@ def _room(run: Run, shape: str, taking: Sequence[Session]) -> str:
         lost = "a worker" if run.losses == 1 else f"{run.losses} workers"
         return f"it goes alone after losing {lost}: it waits until a worker is empty"
     used = [{SLOTS: s.held * UNIT, **s.used} for s in taking]
+    if HTTP_SLOTS in demand:
+        return f"all {sum(s.http_slots for s in taking)} http slots are taken"
     rooms = [minus(s.capacity, each) for s, each in zip(taking, used, strict=True)]
     short = {name for room in rooms for name in lacking(demand, room)} - {SLOTS}
     if any(fits(demand, room) for room in rooms) or not short:
@@ -439,10 +440,11 @@ _AHEAD = timedelta(hours=1)
 _PATIENCE = timedelta(seconds=1)  # an answer without an estimate is better than none
 
 
-async def likely_start(engine: Engine, run: Run) -> datetime | None:
+async def likely_start(engine: Engine, run: Run, sight: Sight = EVERYTHING) -> datetime | None:
     """Return the start by the forecast; None: unknown, or it takes too long to find out."""
-    make = partial(make_forecast, engine)
-    forecast = await engine.ahead.forecast.get_within(_PATIENCE, _AHEAD, make)
+    is_member = sight.projects is not None
+    forecasts = await forecasts_for(engine, run.project, is_member=is_member)
+    forecast = await forecasts.within(_PATIENCE, _AHEAD)
     if forecast is None:
         return None
     known = _known_time(run)
@@ -531,7 +533,7 @@ async def _waits(engine: Engine, run: Run, sight: Sight) -> Explanation:
         since=_since(run),
         order=order,
         not_reasons=() if run.state is RunState.SCHEDULED else tuple(not_reasons(order)),
-        starts_at=await likely_start(engine, run),
+        starts_at=await likely_start(engine, run, sight),
     )
 
 

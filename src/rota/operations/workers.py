@@ -29,6 +29,7 @@ from rota.ports.files import BLOB_READ, BLOB_WRITE
 from rota.ports.records import Finished, Session
 from rota.ports.work import (
     CREDENTIAL,
+    HANDLES,
     MAX_LAST_LINE,
     STEPS,
     EndBatch,
@@ -61,9 +62,8 @@ async def register(
     `identity` is what its credential says; None: it needs none, on the server's own machine.
     """
     credential = identity.credential if identity else None
-    requests = [STEPS, BLOB_READ, BLOB_WRITE]
-    if identity and identity.is_renewable:
-        requests.append(CREDENTIAL)
+    own = (CREDENTIAL,) if identity and identity.is_renewable else ()
+    requests = (STEPS, HANDLES, BLOB_READ, BLOB_WRITE, *own)
     if hello.resumes:
         resumed = await engine.store.resume(hello, server, credential)
         if resumed is not None:

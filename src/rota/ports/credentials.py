@@ -10,7 +10,7 @@ from typing import Protocol
 from rota.domain.access import ProjectSet
 from rota.domain.ids import SessionId
 from rota.ports.records import FoundToken, NewToken, Token
-from rota.ports.work import Fence
+from rota.ports.work import Credential, Fence, JoinWish, WorkerIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +97,26 @@ class TokenStore(Protocol):
         """
         ...
 
-    async def tokens(self, kind: str = "api", project: ProjectSet = None) -> list[Token]:
-        """List tokens of a kind, newest first; with projects, those that are for one of them."""
+    async def rights_changes(self) -> int:
+        """Return a number that grows with each transaction that changes what somebody may do."""
+        ...
+
+    async def tokens(
+        self,
+        kind: str = "api",
+        project: ProjectSet = None,
+        *,
+        before: tuple[datetime, str] | None = None,
+        limit: int = 1_000,
+    ) -> list[Token]:
+        """List tokens of a kind, newest first; with projects, those that are for one of them.
+
+        `before`: creation time and id of the one after which the list goes on.
+        """
+        ...
+
+    async def old_tokens(self, limit: int) -> list[Token]:
+        """List valid tokens of programs from before there were projects, newest first."""
         ...
 
     async def revoke_token(self, token_id: str, *, actor: str, project: ProjectSet = None) -> bool:
@@ -107,4 +125,20 @@ class TokenStore(Protocol):
         Returns whether it was valid until now; all servers forget what they know of callers. The
         sessions of the worker whose it was are barred in the same transaction.
         """
+        ...
+
+
+class CredentialDesk(Protocol):
+    """Server's side of what a worker shows. `Denied`: it is wrong; `Unavailable`: too often so."""
+
+    async def authenticate(self, secret: str, address: str = "") -> WorkerIdentity:
+        """Return whose a credential is; the use of a renewed one ends the one before."""
+        ...
+
+    async def join(self, secret: str, wish: JoinWish, address: str = "") -> Credential:
+        """Trade a use of a join token for a credential."""
+        ...
+
+    async def renew(self, identity: WorkerIdentity) -> Credential:
+        """Give a worker its next credential; its present one is good until that is used."""
         ...

@@ -145,6 +145,22 @@ class Files(Protocol):
         ...
 
 
+class RemoteWork(Protocol):
+    """Worker's side of attempts whose work another system does."""
+
+    async def keep_handle(self, fence: Fence, handle: str) -> bool:
+        """Keep what names the work of an attempt elsewhere, as JSON; return once the store has it.
+
+        The next attempt gets it and goes on with that work. "" means that the work is over: the
+        next attempt begins anew. False: the attempt is not this worker's (any more).
+        """
+        ...
+
+    def goes_on_elsewhere(self, fence: Fence) -> bool:
+        """Return whether a stopped attempt is not to end its work: another attempt goes on."""
+        ...
+
+
 class Executor(Protocol):
     """Executor of one job type. Attempts end only by what it reports, each once."""
 
@@ -170,6 +186,17 @@ class SignalScope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Namespace:
+    """Network namespace that a process is to keep a way out of open: it is made ready for that."""
+
+    network: int  # descriptor, by its number there
+    users: int | None  # of the user namespace that owns it, likewise; None: the worker's own
+    device: str  # that it gets
+    receivers: tuple[str, ...]  # hardware addresses; the device drops frames to others
+    unreachable: tuple[str, ...]  # networks
+
+
+@dataclass(frozen=True, slots=True)
 class Confinement:
     """Way to start a process that is not simply one of the worker's own."""
 
@@ -180,6 +207,7 @@ class Confinement:
     descriptors: Mapping[int, int] = field(default_factory=dict)  # number there → ours; closed here
     signals: SignalScope = SignalScope.TREE
     tag: str = ""  # part of the name of its cgroup: run, attempt and step
+    network: Namespace | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,20 @@ from rota.domain.calendars import Calendar
 from rota.domain.ids import BackfillId, CartId, JobId, RunId, ServerId, SessionId
 from rota.domain.job import RunRules
 from rota.domain.keys import Declaration, KeyState
-from rota.domain.resources import capacity_of
+from rota.domain.resources import HTTP_SLOTS, UNIT, capacity_of
 from rota.domain.run import Reason, Run, Trigger
 from rota.domain.shards import Server
 from rota.domain.states import RunState
 from rota.ports.work import ChunkMeta, Fence, Offer, WorkBatch
+
+
+@dataclass(frozen=True, slots=True)
+class FollowingRun:
+    """A run that follows another one."""
+
+    id: RunId
+    job: str
+    state: RunState
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +266,11 @@ class Session:
         return capacity_of(self.slots, self.resources)
 
     @property
+    def http_slots(self) -> int:
+        """How many attempts it takes besides its slots, at work that other systems do."""
+        return self.resources.get(HTTP_SLOTS, 0) // UNIT
+
+    @property
     def offered(self) -> frozenset[str]:
         """What its worker has of what it told, as `kind/name`."""
         return offered(self.offers)
@@ -486,6 +500,7 @@ class LoginSession:
     refreshed_at: datetime  # when the provider was last asked about the person
     idle_until: datetime
     is_refreshable: bool = False  # there is a refresh token, and no server uses it just now
+    issuer: str = ""  # that knows the person; "": nobody does, they came by a link or a token
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,6 +511,7 @@ class FoundToken:
     rights: Rights
     principal_kind: str = ""  # user, service, worker, system; "": made before there were principals
     session: LoginSession | None = None  # None: no provider has vouched for whoever shows it
+    ends_in: timedelta | None = None  # by itself, at the earliest, from the look on; None: never
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from rota.domain.backfill import Backfill, DueRun
 from rota.domain.ids import JobId, RunId, ServerId, SessionId
 from rota.domain.job import Job
-from rota.domain.keys import Declaration, Key, KeyKind
+from rota.domain.keys import Declaration
 from rota.domain.lateness import Congestion
 from rota.domain.run import Attempt, LateResult, Note, Run
 from rota.domain.shards import Server, Shard
@@ -32,23 +32,23 @@ from rota.ports.carts import NO_TEMPLATES, CartStore, TemplateChanges
 from rota.ports.credentials import CredentialStore, TokenStore
 from rota.ports.files import FileStore
 from rota.ports.forecasts import ChainStore, ForecastStore
+from rota.ports.limits import LimitStore, WaitingStore
 from rota.ports.logins import LoginStore
 from rota.ports.projects import PrincipalStore, ProjectStore
 from rota.ports.records import (
     ArrivedOutput,
     Claimed,
     Counts,
-    Declared,
     DueSchedule,
     EndedWait,
     Event,
     Finished,
     Fired,
     Firing,
+    FollowingRun,
     Heartbeat,
     Idempotency,
     JobQuery,
-    KeyUse,
     LedgerEntry,
     NewCalendar,
     NewJob,
@@ -56,7 +56,6 @@ from rota.ports.records import (
     NewServer,
     OwnedShards,
     Ownership,
-    ProjectCounts,
     Rearmed,
     RemovedJob,
     Renewal,
@@ -71,89 +70,16 @@ from rota.ports.records import (
     SubmittedBackfill,
     SubmittedRun,
 )
-from rota.ports.work import Fence, Hello, Progress, Report, Start, StartAnswer, StepNote
-
-
-class LimitStore(Protocol):
-    """Limits and keys, a part of `rota.ports.store.Store`."""
-
-    async def declarations(
-        self, project: str | None = None, kind: KeyKind | None = None
-    ) -> list[Declared]:
-        """List declarations by kind, project and name; without a project, those of all."""
-        ...
-
-    async def save_declarations(self, new: Sequence[Declaration], *, actor: str) -> None:
-        """Create or replace declarations; they act at once on waiting runs."""
-        ...
-
-    async def delete_declaration(
-        self, kind: KeyKind, project: str, name: str, *, actor: str
-    ) -> bool:
-        """Delete a declaration; return whether it existed. `Conflict`: a job uses this resource."""
-        ...
-
-    async def key_uses(self, keys: Collection[Key]) -> Mapping[Key, KeyUse]: ...
-
-    async def project_counts(self, project: str) -> ProjectCounts: ...
-
-    async def release_keys(self, limit: int) -> int:
-        """Release runs that waited for a shared key, as far as there is room; drop stale uses.
-
-        Returns how many went or wait for something else now.
-        """
-        ...
-
-    async def forget_keys(self, limit: int) -> int:
-        """Delete keys whose state is as if nobody had ever used them; return how many.
-
-        `limit` is how many are looked at in one transaction.
-        """
-        ...
-
-    async def next_key_at(self) -> datetime | None:
-        """Return when the next run that waits for tokens may go; None: none waits.
-
-        Those that could not go by the latest `release_keys`, although it was time, are left out.
-        """
-        ...
-
-
-class WaitingStore(Protocol):
-    """Waiting runs, a part of `rota.ports.store.Store`."""
-
-    async def hold_run(self, run: RunId, *, actor: str) -> None:
-        """Hold a waiting run until `let_go`. Conflict: it does not wait."""
-        ...
-
-    async def let_go(self, run: RunId, *, actor: str) -> None:
-        """End a person's hold. Conflict: nobody holds it."""
-        ...
-
-    async def set_priority(self, run: RunId, priority: int, *, actor: str) -> None:
-        """Change the priority of a waiting run. Conflict: it does not wait."""
-        ...
-
-    async def follow_ends(self, limit: int) -> int:
-        """Process up to `limit` completed runs that other jobs follow, each once; return how many.
-
-        Jobs without a schedule get a run; due runs that waited pass the gates again.
-        """
-        ...
-
-    async def followers(
-        self, project: str, upstreams: Collection[str]
-    ) -> dict[str, tuple[str, ...]]:
-        """Return the jobs that follow these, in order; by the name of the job that they follow."""
-        ...
-
-    async def release_fitting(self, limit: int) -> int:
-        """Pass runs that no worker could ever take through the gates again, if one has come that
-        can.
-
-        Returns how many, at most `limit` of those that ask for the same.
-        """
-        ...
+from rota.ports.work import (
+    Fence,
+    Hello,
+    Progress,
+    RemoteHandle,
+    Report,
+    Start,
+    StartAnswer,
+    StepNote,
+)
 
 
 class JobStore(Protocol):
@@ -375,25 +301,26 @@ class RunStore(Protocol):
         """Resolve an UNKNOWN run: COMPLETED, FAILED, or SCHEDULED (try again)."""
         ...
 
+    # What a session tells of its attempts: how far they are, what names their work elsewhere.
+    # Returned are those that it has not leased (any more), but by `tell_notes` those that it has.
     async def record_progress(
         self, session: SessionId, items: Sequence[Progress]
-    ) -> tuple[Fence, ...]:
-        """Record how far runs are; return those that the session has not leased (any more)."""
-        ...
-
-    async def tell_notes(self, session: SessionId, notes: Sequence[StepNote]) -> frozenset[Fence]:
-        """Replace what is known of attempts that the session has leased; return which it has."""
-        ...
+    ) -> tuple[Fence, ...]: ...
+    async def keep_handles(
+        self, session: SessionId, items: Sequence[RemoteHandle]
+    ) -> tuple[Fence, ...]: ...
+    async def tell_notes(
+        self, session: SessionId, notes: Sequence[StepNote]
+    ) -> frozenset[Fence]: ...
 
     # Of attempts that go on; and the end of those that are over, which returns how many they were.
     async def notes(self, runs: Collection[str]) -> dict[RunId, Note]: ...
     async def forget_notes(self, limit: int) -> int: ...
 
     async def runs(self, query: RunQuery, /) -> list[Run]: ...
-
     async def attempts(self, run: RunId) -> list[Attempt]: ...
-
     async def late_results(self, run: RunId) -> list[LateResult]: ...
+    async def runs_following(self, run: RunId, limit: int) -> list[FollowingRun]: ...
 
 
 class OutputStore(Protocol):

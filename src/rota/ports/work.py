@@ -36,6 +36,7 @@ MAX_TEXT = 64 * 1024  # characters of a text for people
 MAX_AMOUNT = 10**18  # thousandths of a resource
 MAX_SLOTS = 10_000  # of a worker
 MIN_LEASE, MAX_LEASE = 0.001, 2.0**31  # seconds
+MAX_HANDLE = 4 * 1024  # bytes of what names the work of an attempt in another system
 MAX_PARCEL = 256 * 1024  # bytes of output or of outcomes in a request, unless one has more
 LAST_INSTANT = micros(datetime(2200, 1, 1, tzinfo=UTC))  # that a worker or the store's clock tells
 MIN_INSTANT = micros(datetime.min.replace(tzinfo=UTC))  # of due times and deadlines
@@ -118,6 +119,7 @@ class Work(msgspec.Struct, frozen=True, array_like=True):
     deadline_at: int | None = None  # microseconds; the run must be over by then
     cart: str | None = None  # None: it is of no cart
     item: str | None = None  # its key in that cart; None: it is of no cart, or the check of one
+    handle: str | None = None  # what an earlier attempt kept of the work elsewhere: go on with that
 
     @property
     def fence(self) -> Fence:
@@ -142,6 +144,7 @@ class WorkBatch(msgspec.Struct, frozen=True, array_like=True):
     inputs: dict[int, str] = {}  # as JSON
     deadlines: dict[int, int] = {}  # microseconds; the run must be over by then
     carts: dict[int, tuple[str, str | None]] = {}  # and the item's key; None: the check of one
+    handles: dict[int, str] = {}  # what earlier attempts kept of the work elsewhere, as JSON
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -175,6 +178,7 @@ class WorkBatch(msgspec.Struct, frozen=True, array_like=True):
             _moved(self.inputs, new),
             _moved(self.deadlines, new),
             _moved(self.carts, new),
+            _moved(self.handles, new),
         )
 
     def works(self) -> Iterator[Work]:
@@ -193,6 +197,7 @@ class WorkBatch(msgspec.Struct, frozen=True, array_like=True):
             self.deadlines.get(at),
             cart,
             item,
+            self.handles.get(at),
         )
 
     @classmethod
@@ -213,6 +218,7 @@ class WorkBatch(msgspec.Struct, frozen=True, array_like=True):
             },
             {at: w.deadline_at for at, w in enumerate(items) if w.deadline_at is not None},
             {at: (w.cart, w.item) for at, w in enumerate(items) if w.cart is not None},
+            {at: w.handle for at, w in enumerate(items) if w.handle is not None},
         )
 
 
@@ -372,6 +378,12 @@ class Progress(OfAttempt, frozen=True, array_like=True):
     message: str = ""
 
 
+class RemoteHandle(OfAttempt, frozen=True, array_like=True):
+    """What names the work of an attempt in another system, for the attempts after it."""
+
+    handle: str  # as JSON; "": that work is over, the next attempt begins anew
+
+
 class StepNote(OfAttempt, frozen=True, array_like=True):
     """How an attempt stands that goes on: replaces what was told of it before."""
 
@@ -497,24 +509,9 @@ class JoinWish(msgspec.Struct, frozen=True):
 
 
 CREDENTIAL = "credential"  # the optional request by which a worker asks for its next one
-STEPS = "steps"  # the one by which it sends notes
+STEPS = "steps"  # the one by which it sends notes,
+HANDLES = "handles"  # and the one by which it keeps remote handles
 RUNNING = "running"  # the result of a step that goes on
-
-
-class CredentialDesk(Protocol):
-    """Server's side of what a worker shows. `Denied`: it is wrong; `Unavailable`: too often so."""
-
-    async def authenticate(self, secret: str, address: str = "") -> WorkerIdentity:
-        """Return whose a credential is; the use of a renewed one ends the one before."""
-        ...
-
-    async def join(self, secret: str, wish: JoinWish, address: str = "") -> Credential:
-        """Trade a use of a join token for a credential."""
-        ...
-
-    async def renew(self, identity: WorkerIdentity) -> Credential:
-        """Give a worker its next credential; its present one is good until that is used."""
-        ...
 
 
 class Refused(Unavailable):
@@ -546,8 +543,9 @@ class WorkerLink(Protocol):
         """Send progress: a hint, which may be lost."""
         ...
 
-    # These three, and `renew_credential`, only where the welcome named the request.
     async def note(self, items: Sequence[StepNote]) -> None: ...
+
+    async def keep_handles(self, items: Sequence[RemoteHandle]) -> ReportAnswer: ...
 
     async def read_blob(self, wish: BlobRead) -> BlobPiece: ...
 
@@ -588,6 +586,8 @@ class WorkerDesk(Protocol):
     async def read_blob(self, session: str, wish: BlobRead) -> BlobPiece: ...
 
     async def write_blob(self, session: str, piece: BlobPiece) -> BlobWritten: ...
+
+    async def keep_handles(self, session: str, items: Sequence[RemoteHandle]) -> ReportAnswer: ...
 
     async def next_order(self, session: str, stream: int) -> Order:
         """Return the next order for this connection. `NotFound` once there is a newer one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import operator
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
@@ -286,6 +287,7 @@ def _relations(settings: Settings) -> list[Problem]:
         *_lease_bounds("lease", settings.lease, MAX_LEASE),
         *_lease_bounds("server_lease", settings.renewed_within, _MAX_SERVER_LEASE),
         *_certificate(settings),
+        *_swapped_mounts(settings),
     ]
     if not settings.is_secure and not settings.is_behind_tls:
         problems += _exposed("listen", settings.listen, settings)
@@ -300,6 +302,18 @@ def _lease_bounds(name: str, lease: timedelta, most: timedelta) -> Iterator[Prob
     if not MIN_LEASE <= lease <= most:
         bounds = f"between {format_duration(MIN_LEASE)} and {format_duration(most)}"
         yield Problem(f"lease {format_duration(lease)} must be {bounds}", path=name)
+
+
+def _swapped_mounts(settings: Settings) -> Iterator[Problem]:
+    """Refuse mounts of containers in whose place jobs in sandboxes could put a link."""
+    for bind in filter(operator.attrgetter("writable"), settings.sandbox_binds):
+        for root in settings.container_mounts:
+            is_inside = bind.path in root.path.parents
+            is_open = bind.path == root.path or root.path in bind.path.parents
+            if is_inside or (is_open and not root.writable):
+                problem = f"sandboxes may write to {bind.path}, and put links there"
+                hint = "let them read it only, or mount another folder"
+                yield Problem(f"{root}: {problem}", path="container_mounts", hint=hint)
 
 
 def _certificate(settings: Settings) -> Iterator[Problem]:

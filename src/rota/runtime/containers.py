@@ -30,7 +30,8 @@ _NONE = "no engine is named: set container_engine to its socket, or to auto"
 _MISSING = "a package is missing: pip install 'rota[containers]'"
 _NOT_FOUND = "auto found no socket of Docker or Podman: set container_engine to its path"
 _NOT_ROOT = "only a worker that is root can enter the network of a container"
-_PRIVATE = 0o700
+_NOT_ROOT_TO_LOOK = "only a worker that is root can look into what users of containers hide"
+_PRIVATE, _READABLE = 0o700, 0o644
 
 log = structlog.get_logger()
 
@@ -119,7 +120,8 @@ async def _open(settings: ContainerSettings, place: ContainerPlace) -> Container
     no_outbound = lacks or no_slirp or ("" if os.geteuid() == 0 else _NOT_ROOT)
     no_outbound = no_outbound or await trial.outbound_lacks(network.connect)
     logins, reasons = _logins(settings.registries)
-    offers = tuple(offers_of(settings, lacks, no_outbound, reasons))
+    no_disk = "" if os.geteuid() == 0 else _NOT_ROOT_TO_LOOK
+    offers = tuple(offers_of(settings, lacks, no_outbound, reasons, no_disk))
     log.info("containers.tried", engine=socket, lacks=lacks, outbound_lacks=no_outbound)
     if lacks:
         await engine.close()
@@ -159,6 +161,7 @@ def _resolver(folder: Path) -> Path:
     """Write what containers with a way out ask for the addresses of names."""
     path = folder / "resolv.conf"
     path.write_text(f"nameserver {NAMESERVER}\n", "ascii")
+    path.chmod(_READABLE)  # for whoever a job is, whatever the umask of the worker
     return path
 
 

@@ -10,17 +10,18 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from importlib.metadata import entry_points
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import urlsplit
 
+from rota.domain.addresses import Network
 from rota.domain.errors import Invalid
 from rota.domain.identity import AT_JWT, JWT, is_near
 from rota.domain.key_ring import parse_keys
 from rota.domain.lease import DEFAULT_LEASE, LONE_SERVER_LEASE, SERVER_LEASE
 from rota.domain.quantities import format_duration, parse_duration
-from rota.domain.resources import SLOTS, format_amount, parse_amount
+from rota.domain.resources import HTTP_SLOTS, SLOTS, format_amount, parse_amount
 from rota.guardian import NamespaceWish
 from rota.ports.work import MAX_LABELS, MAX_NAME
 from rota.runtime import walls
@@ -32,8 +33,6 @@ FILES = "file://"
 DEFAULT_GRPC_LISTEN = "127.0.0.1:7701"
 GRPC_PORT = 7701
 HTTPS = "https://"
-
-Network: TypeAlias = IPv4Network | IPv6Network
 
 
 class ServerRole(StrEnum):
@@ -53,6 +52,8 @@ class Settings(WallFields):
     grpc_listen: str = ""
     public_url: str = ""
     trusted_proxies: tuple[Network, ...] = ()
+    max_streams: int = 2_000
+    max_streams_per_caller: int = 100
     store: str = field(default="", repr=False)
     store_pool: int = 6
     default_isolation: str = ""
@@ -162,6 +163,9 @@ MEANINGS: Mapping[str, str] = {
     " or https://example.org/rota; in links, redirects and events (default: listen)",
     "trusted_proxies": "networks of the proxies before this server, as 10.0.0.0/8,::1, whose"
     " forwarded headers tell the address of the client (default: none are believed)",
+    "max_streams": "streams that one server keeps open at once, of REST and gRPC: events, watched"
+    " runs and carts, output that is followed; further ones are refused for a while",
+    "max_streams_per_caller": "the same of one user or program",
     "store": "the durable truth: sqlite:///PATH (default: in home) or postgresql://…",
     "store_pool": "PostgreSQL connections for the API; leases and firing have others",
     "default_isolation": "isolation of jobs that name none, written into a store when it is made:"
@@ -421,8 +425,8 @@ def _pool_max(raw: Any) -> Mapping[str, int]:
 
 
 def _amount(name: str, text: str) -> int:
-    if name == SLOTS:
-        raise ValueError("slots are not among the resources: the setting slots says how many")
+    if name in (SLOTS, HTTP_SLOTS):
+        raise ValueError(f"{name} are not among the resources: the setting {name} says how many")
     if name == MEMORY and text.isdecimal():
         raise ValueError(f"{name}={text} has no unit: write a size such as {text}GiB")
     try:
@@ -485,6 +489,8 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "grpc_listen": _listen_or_off,
     "public_url": _public_url,
     "trusted_proxies": _networks,
+    "max_streams": _number("streams", 1, 1_000_000),
+    "max_streams_per_caller": _number("streams", 1, 1_000_000),
     "store": _address("a store", SQLITE, *(f"{scheme}://" for scheme in POSTGRES_SCHEMES)),
     "store_pool": _number("connections", 1, 1_000),
     "default_isolation": _choice("", "process", "sandbox"),
@@ -533,6 +539,9 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "container_mounts": lambda raw: parse_roots(_listed(raw)),
     "container_registries": _file,
     "container_network_host": walls.switch,
+    "http_slots": _number("http slots", 0, 10_000),
+    "http_secrets": _file,
+    "outgoing_networks": lambda raw: walls.outgoing_networks(_listed(raw)),
     "log_level": _choice("debug", "info", "warning", "error"),
     "url": _text,
     "token": _text,

@@ -6,10 +6,11 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, ip_network
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from rota.domain.addresses import Network
 from rota.domain.quantities import format_size, parse_size
 from rota.walls.container import ContainerSettings, MountRoot, parse_roots
 from rota.walls.enclosing import WallSettings
@@ -28,6 +29,16 @@ _LEAST_UID, _GREATEST_UID = 1_000, 2**32 - 2
 _MOST_UIDS = 100_000
 _RANGE = re.compile(r"([0-9]{1,10})-([0-9]{1,10})", re.ASCII)
 DEFAULT = WallSettings()
+DEFAULT_HTTP_SLOTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """What a worker has for jobs of type `http`, and what all that it sends out may reach."""
+
+    slots: int = DEFAULT_HTTP_SLOTS
+    networks: tuple[Network, ...] = ()  # private, and open to what projects name
+    secrets: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +55,14 @@ class WallFields:
     container_mounts: tuple[MountRoot, ...] = ()
     container_registries: Path | None = None
     container_network_host: bool = False
+    http_slots: int = DEFAULT_HTTP_SLOTS
+    http_secrets: Path | None = None
+    outgoing_networks: tuple[Network, ...] = ()
+
+    @property
+    def http(self) -> HttpSettings:
+        """Return what the worker has for jobs that other systems do."""
+        return HttpSettings(self.http_slots, self.outgoing_networks, self.http_secrets)
 
     @property
     def containers(self) -> ContainerSettings:
@@ -86,6 +105,12 @@ MEANINGS: Mapping[str, str] = {
     "container_registries": "file with logins of image registries, one table each: [NAME] and below"
     " it host, user, password or password_file, projects",
     "container_network_host": "whether containers may use the machine's own network: true or false",
+    "http_slots": "attempts at jobs of type http that a worker looks after at once, besides its"
+    " slots; 0: none",
+    "http_secrets": "file with secrets that requests of jobs may name, one table each: [NAME] and"
+    " below it value or value_file, hosts, projects",
+    "outgoing_networks": "private networks that requests of jobs may reach, as 10.1.0.0/16,::1/128"
+    " (default: none)",
 }
 
 
@@ -123,6 +148,41 @@ def containers_from_option(text: str) -> ContainerSettings:
         registries=None if file is None else Path(file),
         network_host=fields["network_host"],
     )
+
+
+def http_as_option(settings: HttpSettings) -> str:
+    """Write settings of requests for the worker's command line."""
+    file = settings.secrets
+    return json.dumps(
+        {
+            "slots": settings.slots,
+            "networks": list(map(str, settings.networks)),
+            "secrets": None if file is None else str(file.absolute()),
+        }
+    )
+
+
+def http_from_option(text: str) -> HttpSettings:
+    """Read what `http_as_option` wrote."""
+    fields: dict[str, Any] = json.loads(text)
+    file = fields["secrets"]
+    networks = tuple(map(ip_network, fields["networks"]))
+    return HttpSettings(fields["slots"], networks, None if file is None else Path(file))
+
+
+def outgoing_networks(parts: list[str]) -> tuple[Network, ...]:
+    """Read private networks that requests of jobs may reach: `10.1.0.0/16,::1/128`."""
+    return tuple(_any_network(part) for part in parts)
+
+
+def _any_network(text: str) -> Network:
+    try:
+        network = ip_network(text)
+    except ValueError as error:
+        raise ValueError(f'"{text}" is not a network such as 10.1.0.0/16: {error}') from error
+    if network.prefixlen == 0:
+        raise ValueError(f'"{text}" would open everything: name single networks')
+    return network
 
 
 def binds(parts: list[str]) -> tuple[Bind, ...]:
@@ -166,7 +226,7 @@ def networks(parts: list[str]) -> tuple[IPv4Network, ...]:
 
 def _network(text: str) -> IPv4Network:
     try:
-        network: IPv4Network | IPv6Network = ip_network(text)
+        network: Network = ip_network(text)
     except ValueError as error:
         raise ValueError(f'"{text}" is not a network such as 10.1.0.0/16: {error}') from error
     if not isinstance(network, IPv4Network):

@@ -275,6 +275,7 @@ class GuardedWorker:
             "launched_from": vantage(),
             "walls": walls.as_option(settings.walls),
             "containers": walls.containers_as_option(settings.containers),
+            "http": walls.http_as_option(settings.http),
         }
         command += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
         command += [f"--server={server}" for server in settings.server]

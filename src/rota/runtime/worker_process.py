@@ -22,11 +22,15 @@ from rota import __version__
 from rota.clock import SystemClock
 from rota.domain.errors import RotaError, Unavailable
 from rota.domain.files import FILES
-from rota.domain.resources import UNIT
+from rota.domain.resources import HTTP_SLOTS, UNIT
 from rota.domain.spec import JobType
+from rota.domain.walls import OfferKind
+from rota.executors.http import HttpExecutor, HttpGround
+from rota.executors.http_secrets import WorkerSecret, WorkerSecrets, read_secrets
 from rota.executors.shell import ShellExecutor
 from rota.guardian.namespace import Mode
 from rota.guardian.options import ExitCode
+from rota.outgoing import Outgoing
 from rota.ports.executor import Executor
 from rota.ports.work import Hello, Offer, WorkerLink
 from rota.runtime import supervision
@@ -41,10 +45,13 @@ from rota.runtime.credentials import (
 from rota.runtime.home import worker_folder, worker_socket
 from rota.runtime.supervision import ungrouped_errors
 from rota.runtime.walls import (
+    HttpSettings,
     as_option,
     containers_as_option,
     containers_from_option,
     from_option,
+    http_as_option,
+    http_from_option,
 )
 from rota.runtime.worker import is_final, leave_note, leave_refusal
 from rota.walls import disk
@@ -203,13 +210,16 @@ class _Worker:
         walls, containers = await asyncio.gather(
             self._build_walls(guard_mode), self._open_containers()
         )
+        http = self._open_http()
         functions = await self._serve_functions() if self._options.app else ()
         self._attempts.serve_with(self._executors)
         self._attempts.spool.open()
         self._session = session = WorkerSession(
             self._connect,
             self._attempts,
-            self._hello(functions, guard_mode, (*walls, *containers.offers), containers.is_swept),
+            self._hello(
+                functions, guard_mode, (*walls, *containers.offers, *http), containers.is_swept
+            ),
             self._guard,
             self._clock,
             SessionConfig(stop_grace=timedelta(seconds=self._options.stop_grace)),
@@ -273,6 +283,22 @@ class _Worker:
             self._executors[JobType.CONTAINER] = self._containers = containers.executor
         return containers
 
+    def _open_http(self) -> tuple[Offer, ...]:
+        """Let requests be sent for jobs whose work other systems do."""
+        settings = http_from_option(self._options.http)
+        if not settings.slots:
+            return (Offer("type", JobType.HTTP, "http_slots is 0"),)
+        secrets, offers = _http_secrets(settings.secrets)
+        ground = HttpGround(
+            Outgoing(settings.networks),
+            WorkerSecrets(secrets),
+            lambda: self._clock.monotonic() < self._guard.deadline,
+        )
+        self._executors[JobType.HTTP] = HttpExecutor(
+            self._attempts, self._attempts, self._clock, ground
+        )
+        return (Offer("type", JobType.HTTP), *offers)
+
     def _note(self, session: str) -> None:
         """Write the session note: without it, the next start waits for this lease to expire."""
         if self._containers is not None:
@@ -290,6 +316,10 @@ class _Worker:
         self._executors[JobType.PYTHON] = python
         return await python.ready()
 
+    def _http_slots(self) -> dict[str, int]:
+        slots = http_from_option(self._options.http).slots
+        return {HTTP_SLOTS: slots * UNIT} if slots else {}
+
     def _hello(
         self,
         functions: tuple[str, ...],
@@ -303,13 +333,29 @@ class _Worker:
             pool=self._options.pool,
             slots=self._options.slots,
             labels=self._options.labels,
-            resources=offered(self._options.resources),
+            resources=offered(self._options.resources) | self._http_slots(),
             functions=functions,
             guard_mode=guard_mode,
             version=__version__,
             succeeds=self._options.succeeds if is_swept else "",
             offers=(*offers(has_app=bool(self._options.app)), *walls),
         )
+
+
+def _http_secrets(
+    file: Path | None,
+) -> tuple[Mapping[str, WorkerSecret], tuple[Offer, ...]]:
+    """Return the secrets that requests may name, and what the worker offers of them."""
+    if file is None:
+        return {}, ()
+    try:
+        secrets = read_secrets(file)
+    except ValueError as error:
+        log.error("http.no_secrets", error=str(error))
+        return {}, ()
+    return secrets, tuple(
+        Offer(OfferKind.SECRET, name, secret.trouble()) for name, secret in secrets.items()
+    )
 
 
 def offers(*, has_app: bool) -> tuple[Offer, ...]:
@@ -337,6 +383,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--succeeds", default="")
     parser.add_argument("--launched-from", required=True)
     parser.add_argument("--walls", default=as_option(WallSettings()))
+    parser.add_argument("--http", default=http_as_option(HttpSettings()))
     parser.add_argument("--containers", default=containers_as_option(ContainerSettings()))
     return parser.parse_args()
 

@@ -37,6 +37,7 @@ class JobOptions(TypedDict, total=False):
     """Fields of a job file that a function's job may have; its reference page describes each."""
 
     name: str  # the function's, unless given
+    title: str
     description: str  # the first line of the function's docstring, unless given
     owner: str
     runbook: str
@@ -65,7 +66,7 @@ class JobOptions(TypedDict, total=False):
     resources: Mapping[str, float | str]  # a number, a size, or "read" or "write"
     rate_limits: Sequence[str | Mapping[str, object]]
     exclusive_by: Sequence[str]
-    after: Sequence[str] | Mapping[str, object]
+    after: Sequence[str | Mapping[str, object]] | Mapping[str, object]
     delivery: Literal["at_least_once", "at_most_once"]
     timeout: Duration
     deadline: Duration

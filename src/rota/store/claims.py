@@ -10,8 +10,8 @@ from typing import Any
 from rota.domain.errors import StaleStream
 from rota.domain.ids import SessionId
 from rota.domain.order import cost_of_all, entitled
-from rota.domain.resources import Vector
-from rota.domain.shape import unmet
+from rota.domain.resources import HTTP_SLOTS, UNIT, Vector
+from rota.domain.shape import demand_of, unmet
 from rota.ports.records import Claimed, Room
 from rota.ports.work import WorkBatch
 from rota.store.gates import lock_free_gates
@@ -131,15 +131,19 @@ def _may_claim(session: Row, now: int) -> bool:
 def _queue(tx: Tx, session: Row, wish: Wish) -> Script[Queue | None]:
     """The queue that the session may choose from; None: it gets nothing."""
     leased = yield from tx.memory.leased(session)
-    slots = min(wish.slots, session["slots"] - leased["held"])
+    capacity = capacity_in(session)
+    slots = min(wish.slots, capacity.get(HTTP_SLOTS, 0) // UNIT + session["slots"] - leased["held"])
     if slots <= 0 or leased["draining"]:
         return None
     chains = yield from tx.effects.chains.serving(session["pool"])
     if not chains:
         return None
     [pool] = yield query("pool_state", pool=session["pool"])
-    capacity = capacity_in(session)
     shapes = yield from _fitting_shapes(session, capacity)
+    if not any(HTTP_SLOTS in demand_of(shape).resources for shape in shapes):
+        slots = min(slots, session["slots"] - leased["held"])
+        if slots <= 0:
+            return None
     look = yield from tx.memory.look(tx.now, [c.id for c in chains], tx.effects.chains.returned)
     return Queue(
         pool=session["pool"],
@@ -195,7 +199,7 @@ def _batch(rows: Rows) -> WorkBatch:
     """The columns of `claim_runs`: no run has an object of its own."""
     if not rows:
         return WorkBatch()
-    _, runs, numbers, ids, versions, due_at, deadlines, inputs, carts, items, _ = map(
+    _, runs, numbers, ids, versions, due_at, deadlines, inputs, carts, items, handles, _ = map(
         list, zip(*rows, strict=True)
     )
     refs = list(zip(ids, versions, strict=True))
@@ -209,6 +213,7 @@ def _batch(rows: Rows) -> WorkBatch:
         _sparse(inputs),
         _sparse(deadlines),
         {at: (cart, items[at]) for at, cart in _sparse(carts).items()},
+        _sparse(handles),
     )
 
 

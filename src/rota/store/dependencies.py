@@ -1,10 +1,10 @@
 """`after`: jobs that follow others.
 
-A run that completes leaves an end if somebody follows its job. A loop answers each end once: with
-a run of every job that has no schedule of its own, and for the due runs of the others by letting
-them pass the gates again. When an upstream was completed is kept apart, so that nobody has to look
-through its history, and is written under the gates of those that follow it: a run that comes to its
-gate sees it, or is seen.
+A run leaves an end if somebody follows such ends of its job. A loop answers each end once: with a
+run of every job that has no schedule of its own, which is handed what it asks for, and for the due
+runs of the others by letting them pass the gates again. When an upstream was completed is kept
+apart, so that nobody has to look through its history, and is written under the gates of those that
+follow it: a run that comes to its gate sees it, or is seen.
 """
 
 from __future__ import annotations
@@ -12,18 +12,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from rota.domain.errors import Conflict
+from rota.domain.errors import Conflict, Invalid
+from rota.domain.following import EndedRun, is_followed, values_of
 from rota.domain.gates import after_key, cycle_text, find_cycle
 from rota.domain.ids import JobId, RunId, following_run_id
+from rota.domain.job import RunRules
+from rota.domain.jobfile.rules import parse_handed
 from rota.domain.run import Trigger
-from rota.ports.records import NewJob
+from rota.domain.states import RunState
+from rota.ports.records import FollowingRun, NewJob
 from rota.store.gates import LockGates
 from rota.store.keys import lock_keys
-from rota.store.rows import rules_from
+from rota.store.rows import from_json, rules_from, to_json
 from rota.store.script import Many, Row, Script, query
 from rota.store.submissions import Draft, insert_drafts
 from rota.store.tx import Tx
-from rota.store.waits import let_runs_go, let_waiters_go
+from rota.store.waits import leave_ends, let_runs_go, let_waiters_go
 
 _AFTER = after_key("", "").removesuffix("/")  # what all keys of upstreams begin with
 _MOST_TOLD = 1_000  # runs: the reasons of others change when they are looked at next
@@ -36,7 +40,7 @@ def any_ends() -> Script[bool]:
 
 
 def follow(tx: Tx, limit: int, locking: LockGates) -> Script[int]:
-    """Answer completed runs, each once; those whose followers are busy stay for the next time."""
+    """Answer ends of runs, each once; those whose followers are busy stay for the next time."""
     # Locks the ends and skips those of others, before any gate: two followers never share one.
     ends = yield query("upstream_ends", limit=limit)
     found = yield from _followers(ends)
@@ -76,31 +80,67 @@ def _followers(ends: Sequence[Row]) -> Script[_Followers]:
 
 
 def _start(tx: Tx, ends: Sequence[Row], followers: _Followers) -> Script[None]:
-    """One run for each end and each job that follows without a schedule."""
-    drafts = {
-        draft.id: draft
+    """One run for each end and each job that follows it without a schedule."""
+    pairs = {
+        following_run_id(JobId(row["id"]), RunId(end["run_id"])): (end, row)
         for end in ends
         for row in followers[_source(end)]
-        if row["enabled"] and not rules_from(row["rules"]).is_scheduled
-        for draft in [_draft(end, row)]
+        if row["enabled"] and _starts(rules_from(row["rules"]), end)
     }
-    if drafts:
-        for row in (yield query("known_runs", ids=drafts)):
-            del drafts[row["id"]]
-    yield from insert_drafts(tx, list(drafts.values()), actor="scheduler")
+    if pairs:
+        for row in (yield query("known_runs", ids=pairs)):
+            del pairs[row["id"]]
+    runs = yield from _ended_runs([end for end, row in pairs.values() if _is_handed(end, row)])
+    drafts = [_draft(run, end, row, runs) for run, (end, row) in pairs.items()]
+    yield from insert_drafts(tx, drafts, actor="scheduler")
+    failed = {draft.id: draft.failure for draft in drafts if draft.failure}
+    if failed:
+        yield Many("tell_not_handed", [(text, run) for run, text in failed.items()])
+        yield from leave_ends(tx, list(failed))
 
 
-def _draft(end: Row, follower: Row) -> Draft:
-    upstream = RunId(end["run_id"])
+def _starts(rules: RunRules, end: Row) -> bool:
+    """Whether a job follows such an end with a run."""
+    when = rules.follow(end["job"]).when
+    return not rules.is_scheduled and is_followed(when, RunState(end["state"]))
+
+
+def _is_handed(end: Row, follower: Row) -> bool:
+    return bool(rules_from(follower["rules"]).follow(end["job"]).gives)
+
+
+def _ended_runs(ends: Sequence[Row]) -> Script[dict[str, EndedRun]]:
+    """The runs of which something is handed on, with what they left."""
+    ids = {end["run_id"] for end in ends}
+    rows = (yield query("outputs_of", ids=ids)) if ids else ()
+    outputs = {row["id"]: from_json(row["outputs"]) for row in rows}
+    return {
+        run: EndedRun(run, end["job"], RunState(end["state"]), outputs.get(run))
+        for end in ends
+        for run in [end["run_id"]]
+    }
+
+
+def _draft(run: RunId, end: Row, follower: Row, runs: Mapping[str, EndedRun]) -> Draft:
+    upstream, inputs, failure = RunId(end["run_id"]), None, ""
+    if _is_handed(end, follower):
+        rules = rules_from(follower["rules"])
+        try:
+            values = values_of(rules.follow(end["job"]), runs[upstream])
+            inputs = to_json(parse_handed(rules.handed, values))
+        except Invalid as error:
+            failure = "; ".join(problem.message for problem in error.problems)
     return Draft(
-        id=following_run_id(JobId(follower["id"]), upstream),
+        id=run,
         job_id=follower["id"],
         job_version=follower["version"],
         trigger=Trigger.AFTER,
         due_at=end["ended_at"],
         release_at=end["ended_at"],
         created_by="scheduler",
+        inputs=inputs,
         follows=upstream,
+        failure=failure,
     )
 
 
@@ -108,7 +148,10 @@ def _let_due_runs_go(tx: Tx, ends: Sequence[Row], limit: int) -> Script[set[tupl
     """Due runs that waited for these jobs; returns the jobs that more of them wait for."""
     completed: dict[tuple[str, str], int] = {}
     for end in ends:
-        completed[_source(end)] = max(end["ended_at"], completed.get(_source(end), 0))
+        if end["state"] == RunState.COMPLETED:
+            completed[_source(end)] = max(end["ended_at"], completed.get(_source(end), 0))
+    if not completed:
+        return set()
     yield Many("keep_completion", [(*source, at) for source, at in sorted(completed.items())])
     crowded = set()
     for source in sorted(completed):
@@ -132,11 +175,12 @@ def _tell_followers(tx: Tx, followers: _Followers) -> Script[None]:
     yield from let_runs_go(tx, runs, _AFTER)
 
 
-def leave_ends(tx: Tx, runs: Sequence[str]) -> Script[None]:
-    """These runs have completed, and others follow their jobs."""
-    if runs:
-        yield query("leave_ends", ids=runs)
-        tx.effects.followed = True
+def runs_following(run: RunId, limit: int) -> Script[list[FollowingRun]]:
+    """The runs of jobs that follow its job now: no index of the rest, which every run would pay."""
+    jobs = yield query("followers_of_run", run=run, limit=limit)
+    ids = [following_run_id(JobId(row["job_id"]), run) for row in jobs]
+    rows = (yield query("following_runs", ids=ids)) if ids else ()
+    return [FollowingRun(RunId(row["id"]), row["job"], RunState(row["state"])) for row in rows]
 
 
 def save_dependencies(tx: Tx, jobs: Sequence[NewJob]) -> Script[None]:
@@ -148,7 +192,10 @@ def save_dependencies(tx: Tx, jobs: Sequence[NewJob]) -> Script[None]:
         yield from let_runs_go(tx, [row["id"] for row in waiting], _AFTER)
     pairs = [(job, upstream) for job in jobs for upstream in job.rules.after]
     if pairs:
-        rows = [(job.id, job.project, upstream) for job, upstream in pairs]
+        rows = [
+            (job.id, job.project, upstream, job.rules.follow(upstream).when)
+            for job, upstream in pairs
+        ]
         yield Many("insert_dependency", rows)
         sources = sorted({(job.project, upstream) for job, upstream in pairs})
         yield Many("seed_completion", sources, exactly=False)

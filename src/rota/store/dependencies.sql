@@ -4,7 +4,7 @@ DELETE FROM dependency WHERE job_id = ANY(:ids);
 
 -- name: insert_dependency
 -- A job follows another one of its project.
-INSERT INTO dependency (job_id, project, upstream) VALUES (:job, :project, :upstream);
+INSERT INTO dependency (job_id, project, upstream, ends) VALUES (:job, :project, :upstream, :ends);
 
 -- name: dependencies_of
 -- Which jobs of a project follow which.
@@ -32,20 +32,32 @@ ON CONFLICT (project, job) DO UPDATE SET
 -- A job is gone; one of its name is another.
 DELETE FROM completion WHERE project = :project AND job = :job;
 
--- name: leave_ends
--- Completed runs that are to be followed.
-INSERT INTO upstream_end (run_id, project, job, ended_at)
-SELECT id, project, job, ended_at FROM run WHERE id = ANY(:ids)
-ON CONFLICT (run_id) DO NOTHING;
-
 -- name: any_upstream_end
 -- One of the runs that are to be followed.
 SELECT run_id FROM upstream_end LIMIT 1;
 
 -- name: upstream_ends
--- Completed runs that are to be followed and that nobody else is about to follow.
+-- Runs that are to be followed and that nobody else is about to follow.
 -- postgres: FOR UPDATE SKIP LOCKED
-SELECT run_id, project, job, ended_at FROM upstream_end ORDER BY run_id LIMIT :limit;
+SELECT run_id, project, job, ended_at, state FROM upstream_end ORDER BY run_id LIMIT :limit;
+
+-- name: outputs_of
+-- What these runs left for those that follow them.
+SELECT id, outputs FROM run WHERE id = ANY(:ids);
+
+-- name: tell_not_handed
+-- Say of runs that were inserted as failed what they were not handed.
+UPDATE run SET message = :message WHERE id = :id;
+
+-- name: followers_of_run
+-- The jobs that follow the job of a run.
+SELECT dependency.job_id FROM run
+JOIN dependency ON dependency.project = run.project AND dependency.upstream = run.job
+WHERE run.id = :run ORDER BY dependency.job_id LIMIT :limit;
+
+-- name: following_runs
+-- Those of these runs that were made.
+SELECT id, job, state FROM run WHERE id = ANY(:ids) ORDER BY seq;
 
 -- name: forget_ends
 -- Runs that were followed.

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rota.domain.errors import StaleStream
+from rota.domain.following import may_be_followed
 from rota.domain.ids import instant, stable_fraction
 from rota.domain.job import RunRules
 from rota.domain.order import cost_of_all
@@ -25,7 +26,6 @@ from rota.ports.records import Finished
 from rota.ports.work import EndBatch, Fence, Outcome, Report, WorkBatch
 from rota.store.chains import pool_of
 from rota.store.claims import Wish, present, take
-from rota.store.dependencies import leave_ends
 from rota.store.gates import lock_free_gates, lock_gates_of
 from rota.store.keys import charge_output
 from rota.store.notes import steps_of_lost
@@ -34,7 +34,7 @@ from rota.store.rows import by_kind, from_json, optional_instant, optional_micro
 from rota.store.runs import settle_output
 from rota.store.script import Columns, LookAgain, Many, Row, Rows, Script, lock, query
 from rota.store.tx import Tx, lock_carts, runs_ended
-from rota.store.waits import too_late
+from rota.store.waits import leave_ends, too_late
 
 _RESULTS = frozenset(AttemptResult)
 _MEMORY = 0.2  # weight of the newest duration in a job's moving average
@@ -371,6 +371,7 @@ def _ending(row: Row, outcome: Outcome, now: int, loss: Loss) -> Ending:
         delivery=Delivery(row["delivery"]),
         is_cancel_requested=row["cancel_at"] is not None,
         deadline_at=optional_instant(row["deadline_at"]),
+        has_handle=bool(row["has_handle"]),
         cause=outcome.cause if _WORD.fullmatch(outcome.cause) else "",
     )
 
@@ -532,9 +533,9 @@ def _wake_jobs(tx: Tx, groups: Sequence[_Group]) -> Script[None]:
     """Schedules that count from the end of a run, and jobs that follow others."""
     awaited = yield query("awaited_jobs", ids={group.kind.job_id for group in groups})
     tx.effects.times |= any(row["waits"] for row in awaited)
-    followed = {row["job_id"] for row in awaited if row["is_followed"]}
+    followed = {row["job_id"]: row["followed"] for row in awaited if row["followed"]}
     if followed:
-        done = [g for g in groups if g.kind.job_id in followed and g.state is RunState.COMPLETED]
+        done = [g for g in groups if may_be_followed(followed.get(g.kind.job_id), g.state)]
         yield from leave_ends(tx, [run for group in done for run in group.runs])
 
 

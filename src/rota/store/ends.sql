@@ -88,9 +88,11 @@ VALUES (:run, :attempt, :session, :now, :result, :message) ON CONFLICT DO NOTHIN
 
 -- name: awaited_jobs
 -- Which of these jobs somebody waits for the runs of: their own schedules, or jobs that follow them.
-SELECT job_id, waits, is_followed FROM (
-    SELECT schedule.job_id, schedule.waits, coalesce((SELECT 1 FROM job
+-- Those are told by the last word for an end that they follow: `completed` is the first, so that
+-- any other one tells that not only completed runs count.
+SELECT job_id, waits, followed FROM (
+    SELECT schedule.job_id, schedule.waits, (SELECT dependency.ends FROM job
         JOIN dependency ON dependency.project = job.project AND dependency.upstream = job.name
-        WHERE job.id = schedule.job_id LIMIT 1), 0) AS is_followed
+        WHERE job.id = schedule.job_id ORDER BY dependency.ends DESC LIMIT 1) AS followed
     FROM schedule WHERE schedule.job_id = ANY(:ids)) AS awaited
-WHERE waits = 1 OR is_followed = 1;
+WHERE waits = 1 OR followed IS NOT NULL;

@@ -23,6 +23,7 @@ from rota.domain.gates import (
     missing,
 )
 from rota.domain.ids import BackfillId, JobId, RunId, instant
+from rota.domain.policy import bounds_on
 from rota.domain.run import Trigger
 from rota.domain.states import RunState
 from rota.store import tx
@@ -219,7 +220,8 @@ def closable_job(row: Row) -> ClosableJob | None:
     if row["deleted_at"] is not None:  # its live runs are to finish
         return None
     until = optional_instant(row["paused_until"]) if row["paused"] else None
-    rules, bounds = rules_from(row["rules"]), bounds_from(row["bounds"])
+    rules = rules_from(row["rules"])
+    bounds = bounds_on(rules, bounds_from(row["bounds"]))
     return ClosableJob(JobId(row["id"]), rules, bool(row["paused"]), until, bounds)
 
 

@@ -17,7 +17,15 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from rota.domain.order import DEFAULT_EXPECTED_SECONDS, Chain, allot, cost_of, oldest_slots
-from rota.domain.resources import ONE_SLOT, Vector, dominant_share, fits, minus, tighter_fit
+from rota.domain.resources import (
+    HTTP_SLOTS,
+    ONE_SLOT,
+    Vector,
+    dominant_share,
+    fits,
+    minus,
+    tighter_fit,
+)
 from rota.domain.shape import Occupied, Placement, Reservation, Verdict, demand_of, unmet
 from rota.store.memory import Look, capacity_in, times
 from rota.store.rows import by_kind, from_json, offered_from, to_json
@@ -196,7 +204,8 @@ class _Room:
         """Room only shrinks: what finds none now finds none later in this claim."""
         if verdict is Verdict.NO_ROOM:
             self.full.update(set(self.queue.shapes).difference(self.fitting_shapes()))
-            if self.best is None:
+            # Http slots are alike and come free one by one: nobody needs them kept.
+            if self.best is None and HTTP_SLOTS not in self._demand(row["shape"]):
                 self.best = row
                 self._keep_room_for(row)
         self._kept[row["shape"]] += 1

@@ -184,6 +184,7 @@ def run_from(row: Row) -> Run:
         inputs=from_json(row["inputs"]),
         outputs=from_json(row["outputs"]),
         progress=from_json(row["progress"]),
+        handle=from_json(row["handle"]),
         retry_of=row["retry_of"],
         follows=row["follows"],
         backfill=row["backfill"],

@@ -12,11 +12,10 @@ from rota.domain.gates import held, hold_key
 from rota.domain.ids import JobId, RunId, instant
 from rota.domain.run import Attempt, LateResult, Run
 from rota.domain.spec import DEFAULT_PROJECT
-from rota.domain.states import FINAL_STATES, WAITING_STATES, RunState, is_final
+from rota.domain.states import FINAL_STATES, LEASED_STATES, WAITING_STATES, RunState, is_final
 from rota.ports.records import ArrivedOutput, Counts, Event, RunQuery, StoredChunk
-from rota.ports.work import ChunkMeta, Fence, Progress
+from rota.ports.work import ChunkMeta, Fence, Progress, RemoteHandle
 from rota.store.chains import ChainKey, chain_of
-from rota.store.dependencies import leave_ends
 from rota.store.gates import lock_gates_of_jobs
 from rota.store.releases import release_jobs
 from rota.store.rows import (
@@ -33,7 +32,7 @@ from rota.store.rows import (
 from rota.store.script import Many, Query, Row, Script, query
 from rota.store.transactions import of_each, together
 from rota.store.tx import Tx, lock_carts, runs_ended
-from rota.store.waits import cancel, pass_gates_again
+from rota.store.waits import cancel, leave_ends, pass_gates_again
 
 _RESOLUTION_CAUSES = {
     RunState.COMPLETED: "resolved",
@@ -80,9 +79,8 @@ def resolve(tx: Tx, run: RunId, state: RunState, *, actor: str) -> Script[None]:
     tx.effects.keys = rows[0]["keys"] is not None
     if is_final_now:
         tx.effects.ends[rows[0]["job"], state] += 1
-    if state is RunState.COMPLETED:
-        awaited = yield query("awaited_jobs", ids=[rows[0]["job_id"]])
-        yield from leave_ends(tx, [run] if any(row["is_followed"] for row in awaited) else [])
+    if is_final_now:
+        yield from leave_ends(tx, [run])
     yield from runs_ended(tx, carts, gates)
     yield from release_jobs(tx, [rows[0]["job_id"]])
 
@@ -103,6 +101,22 @@ def record_progress(tx: Tx, session: str, items: Sequence[Progress]) -> Script[t
     ]
     if values:
         yield Many("set_progress", values, exactly=False)
+    return tuple(dict.fromkeys(item.fence for item in items if item.fence not in own))
+
+
+def keep_handles(tx: Tx, session: str, items: Sequence[RemoteHandle]) -> Script[tuple[Fence, ...]]:
+    """What names the work of attempts elsewhere; returns those that the session has not leased."""
+    # Locked: an attempt that is lost meanwhile must not keep what the next one would not know of.
+    rows = yield query("runs_to_change", ids={item.run for item in items})
+    own = {
+        Fence(row["id"], row["attempt"])
+        for row in rows
+        if row["session"] == session and row["state"] in LEASED_STATES and not row["barred"]
+    }
+    latest = {item.fence: item.handle for item in items if item.fence in own}
+    values = [(handle or None, fence.run) for fence, handle in sorted(latest.items())]
+    if values:
+        yield Many("set_handle", values)
     return tuple(dict.fromkeys(item.fence for item in items if item.fence not in own))
 
 

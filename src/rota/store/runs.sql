@@ -181,7 +181,7 @@ WHERE first_started_at IS NOT NULL AND backfill IS NULL ORDER BY seq DESC LIMIT 
 -- postgres: ORDER BY id FOR NO KEY UPDATE
 SELECT id, seq, project, job_id, job, job_version, state, attempt, session, result, failures, losses, delivery,
     chain, capacity, expected, cancel_at, deadline_at, claimed_at, started_at, first_started_at,
-    release_at, backfill, gate_job, cart, keys, shape,
+    release_at, backfill, gate_job, cart, keys, shape, handle IS NOT NULL AS has_handle,
     (SELECT barred FROM session WHERE session.id = run.session) AS barred
 FROM run WHERE id = ANY(:ids);
 
@@ -205,6 +205,11 @@ WHERE run.id = ANY(:ids) AND run.session = :session AND run.state IN ('CLAIMED',
 -- many: progress text, id text, attempt bigint, session text
 UPDATE run SET progress = :progress
 WHERE id = :id AND attempt = :attempt AND session = :session AND state IN ('CLAIMED', 'PROCESSING');
+
+-- name: set_handle
+-- What names its work in another system.
+-- many: handle text, id text
+UPDATE run SET handle = :handle WHERE id = :id;
 
 -- name: hold_run
 -- Somebody holds it. A time that had not come, as that of the next attempt, is still to be waited for.

@@ -203,8 +203,10 @@ class SqlStore(Transactions):
     cancel = write(run_scripts.cancel_all)
     resolve = write(run_scripts.resolve)
     record_progress = write(run_scripts.record_progress)
+    keep_handles = write(run_scripts.keep_handles, Urgency.FINISH)
     attempts = read(run_scripts.attempts)
     late_results = read(run_scripts.late_results)
+    runs_following = read(dependencies.runs_following)
     tell_notes = write(note_scripts.tell, Urgency.FINISH)
     notes = read(note_scripts.notes)
     forget_notes = write(note_scripts.forget)
@@ -472,7 +474,9 @@ class SqlStore(Transactions):
 
     add_token = write(token_scripts.add)
     revoke_token = write(token_scripts.revoke)
+    rights_changes = read(token_scripts.rights_changes, Urgency.GLANCE)
     tokens = read(token_scripts.of_kind)
+    old_tokens = read_at(token_scripts.old)
 
     async def token_by_digest(
         self, digest: str, *, uses_up_login: bool = False
@@ -523,6 +527,7 @@ class SqlStore(Transactions):
 
     # --- forecasts
 
+    pool_group = read(forecasts.pool_group)
     coming_jobs = read(forecasts.coming_jobs)
     open_runs = read(forecasts.open_runs)
     open_carts = read(forecasts.open_carts)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 from rota.domain.errors import Conflict, NotFound
+from rota.domain.following import INPUT_CAUSE
 from rota.domain.gates import QUEUED, Admission
 from rota.domain.ids import BackfillId, CartId, RunId, micros
 from rota.domain.job import RunRules
@@ -30,6 +31,7 @@ from rota.store.tx import Tx
 from rota.store.waits import earliest, end_of_wait
 
 _FOR_LATER = Admission(RunState.SCHEDULED)
+_NOT_HANDED = Admission(RunState.FAILED, cause=INPUT_CAUSE)
 _BY_THE_JOB = frozenset({Trigger.SCHEDULE, Trigger.AFTER})  # nobody asks for these one by one
 _ON_DEMAND = frozenset({Trigger.MANUAL, Trigger.RETRY, Trigger.BACKFILL})
 _PatternKey: TypeAlias = tuple[str, int, int | None, str]  # job, version, priority, user
@@ -55,6 +57,7 @@ class Draft(NamedTuple):
     item: str | None = None  # its key in the cart
     follows: RunId | None = None  # the run whose completion it answers
     previous_due: int | None = None  # the due time before its own
+    failure: str = ""  # what it was not handed of the run that it follows: it never starts
 
 
 class _Pattern(NamedTuple):
@@ -169,6 +172,8 @@ def _expected_seconds(rules: RunRules, average: float | None) -> float:
 
 
 def _admit(now: int, draft: Draft, gatekeeper: Gatekeeper) -> Admission:
+    if draft.failure:
+        return _NOT_HANDED
     is_due = draft.release_at <= now
     if is_due and gatekeeper.gates[draft.job_id].lets_any_go(draft.trigger):
         return QUEUED

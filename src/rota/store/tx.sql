@@ -4,6 +4,12 @@
 INSERT INTO pool (name, served) VALUES (:pool, :served)
 ON CONFLICT (name) DO UPDATE SET served = pool.served + excluded.served;
 
+-- name: count_rights_change
+-- Rights have changed: whoever trusts what was read before has to read again.
+-- many: key text
+INSERT INTO meta (key, value) VALUES (:key, '1')
+ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(meta.value AS BIGINT) + 1 AS TEXT);
+
 -- name: insert_event
 -- One batch transition or change.
 INSERT INTO event (kind, at, actor, project, ids, data) VALUES (:kind, :now, :actor, :project, :ids, :data);

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from operator import itemgetter
 
+from rota.domain.following import FOLLOWED_STATES
 from rota.domain.gates import Admission
 from rota.domain.ids import RunId
 from rota.domain.run import Trigger
@@ -77,6 +78,14 @@ def end_waiting(tx: Tx, runs: Sequence[RunId], end: EndOfWait) -> Script[None]:
     tx.effects.chains.leave(row["chain"] for row in waiting)
     tx.effects.carts |= any(row["cart"] for row in waiting)
     tx.effects.keys |= any(row["keys"] for row in waiting)
+    if end.state in FOLLOWED_STATES:
+        yield from leave_ends(tx, ids)
+
+
+def leave_ends(tx: Tx, runs: Sequence[str]) -> Script[None]:
+    """Leave the ends of runs for the jobs that follow such."""
+    if runs and (yield query("leave_ends", ids=runs)):
+        tx.effects.followed = True
 
 
 def cancel(tx: Tx, runs: Sequence[RunId], actor: str) -> Script[dict[RunId, str]]:

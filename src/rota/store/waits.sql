@@ -55,3 +55,14 @@ UPDATE run SET state = 'SCHEDULED', blocked_on = NULL, reasons = NULL,
         WHEN release_at > :now THEN release_at ELSE :now END,
     drop_at = CASE WHEN :drops = 1 THEN late_at END
 WHERE seq = ANY(:seqs) AND state = 'BLOCKED';
+
+-- name: leave_ends
+-- Those of these runs that ended as somebody follows their job.
+INSERT INTO upstream_end (run_id, project, job, ended_at, state)
+SELECT run.id, run.project, run.job, run.ended_at, run.state FROM run
+WHERE run.id = ANY(:ids) AND EXISTS (SELECT 1 FROM dependency
+    WHERE dependency.project = run.project AND dependency.upstream = run.job
+    AND CASE dependency.ends WHEN 'completed' THEN run.state = 'COMPLETED'
+        WHEN 'failed' THEN run.state IN ('FAILED', 'TIMED_OUT')
+        ELSE run.state IN ('COMPLETED', 'FAILED', 'TIMED_OUT', 'CANCELLED') END)
+ON CONFLICT (run_id) DO NOTHING RETURNING run_id;

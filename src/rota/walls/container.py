@@ -13,6 +13,7 @@ import resource
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from posixpath import normpath
 from typing import Any
 
 from rota.domain.spec import Container, Mount, Network, RunLimits
@@ -25,6 +26,7 @@ TOLD = "/run/rota"  # what a job is told in files, and tells
 HOME = "/home/job"
 NO_NEW_PRIVILEGES = "no-new-privileges"
 PROGRAMS_AT = "/run/rota-init"  # of `rota.walls.hold`
+SCRIPTS = "/run/rota-scripts"
 _NOBODY = 65534
 _HOLDERS = (65533, 65532)  # who holds a container open: not whom its job runs as
 # Threads that are not the job's: who holds it open, and the engine's own helper for as long as it
@@ -33,7 +35,14 @@ _OTHERS = 16
 _MOST_PROCESSES = 32_768  # of a user: Podman itself may have no more, and could not give it
 _TMP_SIZE = 1 << 30
 _SCRATCH = ("/tmp", "/var/tmp", "/run")  # noqa: S108 (in the container)
-_WHOLE = ("/proc", "/sys", "/dev", TOLD, PROGRAMS_AT)  # nothing may be mounted below these either
+_WHOLE = (
+    "/proc",
+    "/sys",
+    "/dev",
+    TOLD,
+    PROGRAMS_AT,
+    SCRIPTS,
+)  # nothing may be mounted below these either
 _TAKEN = (*_WHOLE, *_SCRATCH, JOB, HOME)
 
 
@@ -145,6 +154,7 @@ class Frame:
     labels: Mapping[str, str]
     job_folder: str
     told_folder: str
+    scripts: str  # folder
     programs: str  # folder
     mounts: tuple[tuple[str, Mount], ...] = ()  # with the sources that were allowed
     network: Network = Network.NONE
@@ -188,6 +198,7 @@ def _mounts(frame: Frame) -> list[dict[str, Any]]:
     own = [
         bind_mount(frame.job_folder, JOB, writable=True),
         bind_mount(frame.told_folder, TOLD, writable=True),
+        bind_mount(frame.scripts, SCRIPTS, writable=False),
         bind_mount(frame.programs, PROGRAMS_AT, writable=False),
     ]
     files = [bind_mount(source, target, writable=False) for target, source in frame.files.items()]
@@ -210,10 +221,11 @@ def bind_mount(source: str, target: str, *, writable: bool) -> dict[str, Any]:
 
 def _tmpfs(frame: Frame) -> dict[str, str]:
     options = f"rw,exec,nosuid,nodev,mode=1777,size={frame.limits.disk or _TMP_SIZE}"
-    taken = {each.target for _, each in frame.mounts}
-    # Volumes that the image wants would be on disc, where nothing limits them.
-    volumes = [path for path in frame.volumes if path not in taken and not why_no_target(path)]
-    return dict.fromkeys((*_SCRATCH, HOME, *volumes), options)
+    mounted = {JOB, TOLD, SCRIPTS, PROGRAMS_AT, *(each.target for _, each in frame.mounts)}
+    # Volumes that the image wants would be on disk, where nothing limits them.
+    volumes = (normpath(path) for path in frame.volumes if path.startswith("/"))
+    wanted = (*_SCRATCH, HOME, *volumes)
+    return dict.fromkeys((path for path in wanted if path not in mounted), options)
 
 
 def _limits(limits: RunLimits) -> dict[str, Any]:
@@ -286,6 +298,7 @@ def offers_of(
     lacks: str,
     no_outbound: str = "",
     logins: Mapping[str, str] | None = None,
+    no_disk: str = "",
 ) -> Iterator[Offer]:
     """Yield what a worker offers of containers; `logins` says why each of them is of no use."""
     yield Offer(OfferKind.TYPE, "container", lacks)
@@ -299,7 +312,8 @@ def offers_of(
     for network, reason in reasons.items():
         yield Offer(OfferKind.NETWORK, f"container/{network}", lacks or reason)
     for name in LIMITS:
-        yield Offer(OfferKind.LIMIT, f"container/{name}", lacks)
+        reason = no_disk if name == "disk" else ""
+        yield Offer(OfferKind.LIMIT, f"container/{name}", lacks or reason)
     for name, reason in (logins or {}).items():
         yield Offer(OfferKind.REGISTRY, name, lacks or reason)
     for root in settings.mounts:

@@ -96,6 +96,7 @@ class ContainerTrial:
             labels=self.labels,
             job_folder=str(self.folder.absolute()),
             told_folder=str(self.folder.absolute()),
+            scripts=str(self.folder.absolute()),
             programs=str(self.programs.absolute()),
             limits=_SMALL,
             security=self.security,

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 from rota.ports.clock import Clock
 from rota.ports.executor import Exit, Process
+from rota.walls.rooms import allow_all
 
 LOOK_EVERY = timedelta(seconds=2)
 _BLOCK = 512  # bytes, of what the kernel calls blocks of a file
@@ -44,9 +46,14 @@ class DiskLimited:
 
     async def _watch(self, folder: Path, limit: int) -> None:
         loop = asyncio.get_running_loop()
-        while not self._is_over:
-            await self._clock.sleep(LOOK_EVERY)
-            self._is_over = await loop.run_in_executor(None, is_over, folder, limit)
+        # A thread of its own: those that all share may be busy for long, removing what jobs left.
+        thread = ThreadPoolExecutor(1, "disk")
+        try:
+            while not self._is_over:
+                await self._clock.sleep(LOOK_EVERY)
+                self._is_over = await loop.run_in_executor(thread, is_over, folder, limit)
+        finally:
+            thread.shutdown(wait=False)
         self._process.kill()  # at once: what it writes in its grace others may need
 
     def _end(self, ended: asyncio.Future[Exit]) -> None:
@@ -58,18 +65,18 @@ class DiskLimited:
 def is_over(folder: Path, limit: int) -> bool:
     """Return whether a folder takes more than so many bytes; looks no further than needed.
 
-    What is too deep to be measured counts as too large: else one would hide there what one fills.
+    What cannot be measured counts as too large: else one would hide there what one fills.
     """
     try:
         return _measure(folder, limit) > limit
-    except _TooDeep:
+    except _Unmeasurable:
         return True
     except OSError:
         return False  # it is gone
 
 
-class _TooDeep(Exception):
-    """A folder has more levels than anything useful."""
+class _Unmeasurable(Exception):
+    """A folder has more levels than anything useful, or does not let its owner look into it."""
 
 
 def _measure(folder: Path, limit: int) -> int:
@@ -85,7 +92,7 @@ def _measure(folder: Path, limit: int) -> int:
             used += _size(entry)
             if entry.is_dir(follow_symlinks=False):
                 if len(open_folders) > _DEEPEST:
-                    raise _TooDeep
+                    raise _Unmeasurable
                 inner = open_folders[-1].enter(entry.name)
                 open_folders += [] if inner is None else [inner]
     finally:
@@ -113,11 +120,23 @@ class _Folder:
         self.entries = os.scandir(descriptor)
 
     def enter(self, name: str) -> _Folder | None:
-        """Open a folder in it; None: it is gone, or not to be entered."""
+        """Open a folder in it; None: it is gone.
+
+        A job that is the worker's own user may take the right to look from both.
+        """
         try:
-            return _Folder(os.open(name, _FLAGS, dir_fd=self._descriptor))
+            return _Folder(self._open(name))
+        except PermissionError as error:
+            raise _Unmeasurable from error
         except OSError:
             return None
+
+    def _open(self, name: str) -> int:
+        try:
+            return os.open(name, _FLAGS, dir_fd=self._descriptor)
+        except PermissionError:
+            allow_all(name, self._descriptor)
+            return os.open(name, _FLAGS, dir_fd=self._descriptor)
 
     def close(self) -> None:
         self.entries.close()

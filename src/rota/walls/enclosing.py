@@ -29,7 +29,7 @@ from rota.domain.spec import (
 from rota.ports.executor import Confinement, Process, SignalScope, Spawner
 from rota.walls import sandbox
 from rota.walls.network import Outbound
-from rota.walls.rooms import Room, Rooms
+from rota.walls.rooms import Room, Rooms, folder_below
 from rota.walls.sandbox import Attach, Bind, Sandbox, SandboxedProcess, Script, View
 
 # Processes of bubblewrap itself, beside those of the job.
@@ -154,9 +154,12 @@ class Walls:
             room.give_to(account.user, account.group)
         confinement = _confined(account, replace(limits, disk=None), tag)
         if isolation is Isolation.SANDBOX:
-            return _InSandbox(self, spec, room, network, confinement)
+            folder = _folder_of(spec.path or str(room.job), step, spec.path or sandbox.WORK)
+            return _InSandbox(self, spec, room, network, confinement, folder)
         assert account is not None  # else it would need no room
-        return _AsAnother(self._spawner, spec, room, account, confinement)
+        top = spec.path or str(room.job)
+        folder = _folder_of(top, step, top)
+        return _AsAnother(self._spawner, folder, room, account, confinement)
 
     def _check(self, needs: Iterable[str]) -> None:
         for need in needs:
@@ -205,6 +208,11 @@ class Walls:
         return SandboxedProcess(box, process, attach, output.last_line)
 
 
+def _folder_of(top: str, step: Step, seen: str) -> str:
+    """Return the folder of a step, `seen` being `top` as the step sees it."""
+    return f"{seen}/{folder_below(top, step.folder)}" if step.folder else seen
+
+
 def _isolation(spec: JobSpec, step: Step) -> Isolation:
     return spec.isolation if step.isolation is None else step.isolation
 
@@ -241,7 +249,7 @@ class _AsAnother:
     def __init__(
         self,
         spawner: Spawner,
-        spec: JobSpec,
+        folder: str,
         room: Room,
         account: Account,
         confinement: Confinement,
@@ -250,7 +258,7 @@ class _AsAnother:
         self._room = room
         self._account = account
         self._confinement = confinement
-        self._folder = spec.path or str(room.job)
+        self._folder = folder
         self.output, self.progress = room.told / "output", room.told / "progress"
         self.variables: Mapping[str, str] = {
             "HOME": account.home,
@@ -290,12 +298,13 @@ class _InSandbox:
         room: Room,
         network: Network,
         confinement: Confinement,
+        folder: str,
     ) -> None:
         self._walls = walls
         self._room = room
         self._network = network
         self._confinement = confinement
-        self._folder = spec.path or sandbox.WORK
+        self._folder = folder
         self._script: Script | None = None
         self.output, self.progress = Path(sandbox.TOLD, "output"), Path(sandbox.TOLD, "progress")
         self.variables: Mapping[str, str] = {

@@ -14,9 +14,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import fcntl
-import json
 import os
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,33 +22,22 @@ from ipaddress import IPv4Address, IPv4Network, collapse_addresses
 from itertools import pairwise
 from pathlib import Path
 
-from rota.ports.executor import Confinement, Exit, Process, Spawner
+from rota.domain.addresses import PRIVATE_IPV4
+from rota.ports.executor import Confinement, Exit, Namespace, Process, Spawner
 
 NAMESERVER = IPv4Address("10.0.2.3")  # which slirp4netns passes on to the machine's own
 _GATEWAYS = IPv4Network("10.0.2.2/31")  # that and the way out
 _LINK = IPv4Network("10.0.2.0/24")
-_PRIVATE = tuple(
-    map(
-        IPv4Network,
-        (
-            "0.0.0.0/8",  # this network
-            "10.0.0.0/8",
-            "100.64.0.0/10",  # behind carriers' address translation
-            "169.254.0.0/16",  # the link's own; clouds tell secrets of the machine there
-            "172.16.0.0/12",
-            "192.0.0.0/24",  # protocols
-            "192.168.0.0/16",
-            "198.18.0.0/15",  # benchmarks
-            "224.0.0.0/3",  # multicast, reserved, broadcast
-        ),
-    )
-)
+_GUEST = IPv4Address("10.0.2.100")  # who is behind the link, so nobody else under that address
 _GET_OWNER = 0xB701  # of a namespace: the user namespace that has rights over it
 _READY_WITHIN = 10.0  # seconds
 _LARGEST_PACKET = 65520  # what it costs to pass one on hardly depends on its size
 _KEPT = 2_000  # bytes of what it says
 _READ = 4096
-_PROGRAM = Path(__file__).with_name("attach.py")
+_DEVICE = "tap0"
+# Hardware addresses of the way out and of the name server, and that of all, by which the two are
+# asked for theirs: whoever sends to a group of receivers needs another one.
+_RECEIVERS = ("52550a000202", "52550a000203", "ffffffffffff")
 
 
 class NetworkFailed(Exception):
@@ -63,14 +50,21 @@ def unreachable(allowed: Sequence[IPv4Network], own: Iterable[IPv4Address]) -> l
     Of the link to slirp4netns only two addresses are its own; others may be those of a machine
     beside this one.
     """
-    closed = [*_PRIVATE, *_LINK.address_exclude(_GATEWAYS)]
+    closed = [*PRIVATE_IPV4, *_LINK.address_exclude(_GATEWAYS)]
     for opened in allowed:
         closed = [rest for network in closed for rest in _without(network, opened)]
-    here = [IPv4Network(address) for address in own if not address.is_loopback]
+    here = [
+        IPv4Network(address)
+        for address in own
+        if not (address.is_loopback or address in _GATEWAYS or address == _GUEST)
+    ]
     # Not collapsed with one another: a route for the whole link would hide its two addresses.
     wide = collapse_addresses(network for network in closed if not network.subnet_of(_LINK))
     link = collapse_addresses(network for network in closed if network.subnet_of(_LINK))
-    return list(dict.fromkeys([*wide, *link, *here]))
+    # By themselves: the kernel has single routes for the ends of the link, before those for parts.
+    ends = map(IPv4Network, (_LINK.network_address, _LINK.broadcast_address))
+    closed_ends = (end for end in ends if any(map(end.subnet_of, closed)))
+    return list(dict.fromkeys([*wide, *link, *closed_ends, *here]))
 
 
 def _without(network: IPv4Network, opened: IPv4Network) -> Iterator[IPv4Network]:
@@ -132,14 +126,13 @@ class Outbound:
         return attached
 
     def _start(self, users: int | None, net: int, user: int | None, group: int | None) -> WayOut:
-        wish = {
-            "user_namespace": None if users is None else _USERS,
-            "net_namespace": _NET,
-            "unreachable": [str(each) for each in self._closed()],
-            "user": user,
-            "group": group,
-            "argv": self._command(has_users=users is not None),
-        }
+        namespace = Namespace(
+            network=_NET,
+            users=None if users is None else _USERS,
+            device=_DEVICE,
+            receivers=_RECEIVERS,
+            unreachable=tuple(map(str, self._closed())),
+        )
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         talk = Talk()
         descriptors = {_NET: os.dup(net), _READY: writer}
@@ -147,13 +140,12 @@ class Outbound:
             descriptors[_USERS] = os.dup(users)
         try:
             process = self._spawner.spawn(
-                # -S: our own packages may lie where the user whom it becomes cannot read.
-                [sys.executable, "-I", "-S", str(_PROGRAM), json.dumps(wish)],
+                self._command(has_users=users is not None),
                 env={"PATH": os.defpath},
                 cwd="/",
                 stdout=talk.writer(),
                 stderr=talk.writer(),
-                confinement=Confinement(descriptors=descriptors),
+                confinement=Confinement(user, group, descriptors=descriptors, network=namespace),
             )
         except BaseException:
             os.close(reader)
@@ -179,7 +171,7 @@ class Outbound:
             "--netns-type=path",
             users,
             f"/proc/self/fd/{_NET}",
-            "tap0",
+            _DEVICE,
         ]
 
 

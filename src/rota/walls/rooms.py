@@ -219,7 +219,7 @@ def _empty(top: int) -> None:
     while waiting:
         name = waiting.pop()
         with suppress(OSError):
-            os.chmod(name, _PRIVATE, dir_fd=top)
+            allow_all(name, top)
             folder = os.open(
                 name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top
             )
@@ -232,19 +232,66 @@ def _empty(top: int) -> None:
 
 def _clear(folder: int, top: int, names: Iterator[str]) -> list[str]:
     """Remove the files of a folder, and move its folders to the top; return their names there."""
-    moved = []
+    moved: dict[str, None] = {}
+    # Again: what is removed during a look may hide other entries from it. Entry by entry, as a job
+    # may leave more of them than there is memory for a list.
+    while _clear_once(folder, top, names, moved):
+        pass
+    return list(moved)
+
+
+def _clear_once(folder: int, top: int, names: Iterator[str], moved: dict[str, None]) -> bool:
+    """Return whether something is gone from the folder."""
+    has_gone = False
     with os.scandir(folder) as entries:
-        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for name, is_folder in found:
-        with suppress(OSError):
-            if not is_folder:
-                os.unlink(name, dir_fd=folder)
-                continue
-            if folder == top:
-                moved.append(name)
-                continue
-            os.chmod(name, _PRIVATE, dir_fd=folder)
-            new = next(names)
-            os.rename(name, new, src_dir_fd=folder, dst_dir_fd=top)
-            moved.append(new)
-    return moved
+        for entry in entries:
+            with suppress(OSError):
+                if not _is_folder(entry):
+                    os.unlink(entry.name, dir_fd=folder)
+                elif folder == top:
+                    moved[entry.name] = None
+                    continue
+                else:
+                    allow_all(entry.name, folder)
+                    new = next(names)
+                    os.rename(entry.name, new, src_dir_fd=folder, dst_dir_fd=top)
+                    moved[new] = None
+                has_gone = True
+    return has_gone
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    return entry.is_dir(follow_symlinks=False)
+
+
+def allow_all(name: str, folder: int) -> None:
+    """Give its owner all rights to a folder in this one; `OSError` if it is something else.
+
+    Whoever it belongs to may be alive, and put a link in its place at any time.
+    """
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(name, flags, dir_fd=folder)
+    try:
+        Path(f"/proc/self/fd/{descriptor}").chmod(_PRIVATE)
+    finally:
+        os.close(descriptor)
+
+
+def folder_below(top: str, folder: str) -> str:
+    """Return where a folder of a step is below the folder of its attempt, without links.
+
+    `OSError` if it is not there, or links lead out of that folder. Looked at just before the step
+    begins: who made the links was an earlier step, of which nothing runs any more.
+    """
+    above = Path(os.path.realpath(top))
+    try:
+        found = (above / folder).resolve(strict=True)
+    except PermissionError:
+        return folder  # the step itself finds out, as somebody who may or may not enter it
+    except (OSError, RuntimeError):  # the latter of links that lead in a circle
+        raise OSError(errno.ENOENT, f"there is no folder {folder} in its work folder") from None
+    if not found.is_relative_to(above):
+        raise OSError(errno.EPERM, f"the folder {folder} leads out of its work folder")
+    if not found.is_dir():
+        raise OSError(errno.ENOTDIR, f"{folder} in its work folder is not a folder")
+    return str(found.relative_to(above))

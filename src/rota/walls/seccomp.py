@@ -36,6 +36,8 @@ _REFUSED: Mapping[str, tuple[int, int]] = {
     "unshare": (272, 97),
     "setns": (308, 268),
     "ptrace": (101, 117),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
     "add_key": (248, 217),
@@ -65,10 +67,14 @@ _MISSING: Mapping[str, tuple[int, int]] = {
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
 }
-_CLONE, _IOCTL, _PERSONALITY, _SOCKET = (56, 220), (16, 29), (135, 92), (41, 198)
+_CLONE, _IOCTL, _PERSONALITY = (56, 220), (16, 29), (135, 92)
+_SOCKET, _SOCKET_PAIR = (41, 198), (53, 199)
 # New namespaces: mount, cgroup, uts, ipc, user, pid, net.
 _NEW_NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x60000000
-_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # type into the terminal, paste into the console
+# Type into the terminal, paste into the console; change what a terminal speaks, for which modules
+# of the kernel are loaded that no job needs.
+_TIOCSTI, _TIOCLINUX, _TIOCSETD = 0x5412, 0x541C, 0x5423
+_REFUSED_REQUESTS = (_TIOCSTI, _TIOCLINUX, _TIOCSETD)
 _FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
 
 
@@ -147,8 +153,11 @@ _RULES: Mapping[tuple[int, int], tuple[_Instruction, ...]] = {
     ),
     _IOCTL: (
         _argument(1),
-        *_if(_Code.IF_EQUAL, _TIOCSTI, _FAIL | errno.EPERM),
-        *_if(_Code.IF_EQUAL, _TIOCLINUX, _FAIL | errno.EPERM),
+        *(
+            step
+            for request in _REFUSED_REQUESTS
+            for step in _if(_Code.IF_EQUAL, request, _FAIL | errno.EPERM)
+        ),
         (_Code.RETURN, 0, 0, _ALLOW),
     ),
     _PERSONALITY: (
@@ -160,6 +169,12 @@ _RULES: Mapping[tuple[int, int], tuple[_Instruction, ...]] = {
         _argument(0),
         *(step for family in _FAMILIES for step in _if(_Code.IF_EQUAL, family, _ALLOW)),
         (_Code.RETURN, 0, 0, _FAIL | errno.EAFNOSUPPORT),
+    ),
+    # Of the families above only one has pairs; of the others each would be opened first.
+    _SOCKET_PAIR: (
+        _argument(0),
+        *_unless(_Code.IF_EQUAL, socket.AF_UNIX, _FAIL | errno.EAFNOSUPPORT),
+        (_Code.RETURN, 0, 0, _ALLOW),
     ),
 }
 
@@ -180,12 +195,13 @@ def profile(machine: str = "") -> dict[str, Any]:
             *(_rule(errno.EPERM, "clone", _where(0, "MASKED_EQ", bit, bit)) for bit in flags),
             *(
                 _rule(errno.EPERM, "ioctl", _where(1, "MASKED_EQ", _LOWER_HALF, request))
-                for request in (_TIOCSTI, _TIOCLINUX)
+                for request in _REFUSED_REQUESTS
             ),
             _rule(errno.EPERM, "personality", _where(0, "NE", 0)),
             _rule(unknown, "socket", _where(0, "LT", least)),
             *(_rule(unknown, "socket", _where(0, "EQ", family)) for family in families),
             _rule(unknown, "socket", _where(0, "GT", greatest)),
+            _rule(unknown, "socketpair", _where(0, "NE", socket.AF_UNIX)),
         ],
     }
 

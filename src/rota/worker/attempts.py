@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from rota.ports.work import (
     KNOWN_SPECS,
     MAX_FENCE,
     MAX_INSTANT,
+    MAX_ITEMS,
     MIN_INSTANT,
     RUNNING,
     UNREADABLE,
@@ -31,6 +33,7 @@ from rota.ports.work import (
     JobRef,
     Outcome,
     Progress,
+    RemoteHandle,
     ReportAnswer,
     SpecEntry,
     Start,
@@ -68,8 +71,14 @@ class Held:
         return self.job.spec.delivery is Delivery.AT_MOST_ONCE
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _PendingHandle:
+    handle: str
+    kept: asyncio.Future[bool]
+
+
 class Attempts:
-    """Implements `rota.ports.executor.AttemptReports`, and tracks the session's attempts.
+    """Implements `rota.ports.executor.AttemptReports` and `RemoteWork`; has what is leased.
 
     What came together is one entry for all its fences; what only few attempts have is kept apart.
     """
@@ -99,6 +108,8 @@ class Attempts:
         self.shortage = ""  # what this machine lacks to take on more; "": nothing
         self._notes = NoteBook(clock.monotonic, self.store_micros)
         self._progress = ProgressBook(clock.monotonic)
+        self._handles: dict[Fence, _PendingHandle] = {}  # that no server has acknowledged
+        self.has_handles = asyncio.Event()
         self.has_news = asyncio.Event()  # an end waits to be reported
         self.has_enough = asyncio.Event()  # so many wait that none need wait any longer
 
@@ -289,6 +300,8 @@ class Attempts:
                 self._outputs.pop(fence, None)
         self._notes.forget(fences)
         self._progress.forget(fences)
+        if self._handles:
+            self._settle_handles(fences, is_kept=False)
 
     def cancel(self, fences: Sequence[Fence]) -> None:
         """Stop attempts; repeating this is harmless."""
@@ -303,6 +316,11 @@ class Attempts:
         for kind, stopped in by_type.items():
             if kind in self._executors:
                 self._executors[kind].cancel(stopped)
+
+    def drop(self, fences: Sequence[Fence]) -> None:
+        """Stop attempts that the store knows nothing of: another worker may go on with them."""
+        self._interrupted.update(fence for fence in fences if self._is_going(fence))
+        self.cancel(fences)
 
     def interrupt(self) -> None:
         """Stop all attempts because the worker must stop; they are retried elsewhere."""
@@ -344,6 +362,36 @@ class Attempts:
         if output is not None and step.result != RUNNING:
             output.end_step(number)
         return self._notes.stepped(fence, number, step, output)
+
+    async def keep_handle(self, fence: Fence, handle: str) -> bool:
+        if not self._is_going(fence):
+            return False
+        self._settle_handles([fence], is_kept=False)
+        pending = _PendingHandle(handle, asyncio.get_running_loop().create_future())
+        self._handles[fence] = pending
+        self.has_handles.set()
+        return await pending.kept
+
+    def goes_on_elsewhere(self, fence: Fence) -> bool:
+        return fence in self._interrupted
+
+    def untold_handles(self) -> list[RemoteHandle]:
+        """Return remote handles that no server has acknowledged, at most one request of them."""
+        first = itertools.islice(self._handles.items(), MAX_ITEMS)
+        return [RemoteHandle(each.run, each.number, pending.handle) for each, pending in first]
+
+    def handles_answered(self, told: Sequence[RemoteHandle], refused: Collection[Fence]) -> None:
+        """Let executors go on whose handles were kept, or refused for good."""
+        for item in told:
+            pending = self._handles.get(item.fence)
+            if pending is not None and pending.handle == item.handle:
+                self._settle_handles([item.fence], is_kept=item.fence not in refused)
+
+    def _settle_handles(self, fences: Iterable[Fence], *, is_kept: bool) -> None:
+        for fence in fences:
+            pending = self._handles.pop(fence, None)
+            if pending is not None and not pending.kept.done():
+                pending.kept.set_result(is_kept)
 
     def completed(self, completions: Completions) -> None:
         fences = completions.fences
@@ -519,7 +567,10 @@ def _checked(batch: WorkBatch) -> list[Fence]:
         and _are_within(0, batch.numbers, MAX_FENCE)
         and _are_within(MIN_INSTANT, batch.due_at, MAX_INSTANT)
         and _are_within(MIN_INSTANT, batch.deadlines.values(), MAX_INSTANT)
-        and all(at in positions for at in (*batch.inputs, *batch.deadlines, *batch.carts))
+        and all(
+            at in positions
+            for at in (*batch.inputs, *batch.deadlines, *batch.carts, *batch.handles)
+        )
         and all(batch.runs)
         and "".join(batch.runs).isprintable()
     )

@@ -9,6 +9,7 @@ import json
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -230,6 +231,7 @@ def _confine(confinement: Confinement) -> dict[str, Any]:
         "limits": {name: value for name, value in limits.items() if value is not None},
         "signals": confinement.signals.value,
         "tag": confinement.tag,
+        "network": None if confinement.network is None else asdict(confinement.network),
     }
 
 

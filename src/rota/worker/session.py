@@ -19,6 +19,7 @@ from rota.domain.lease import RENEWALS_PER_LEASE, guard_margin, renewal_interval
 from rota.ports.clock import Clock
 from rota.ports.work import (
     CREDENTIAL,
+    HANDLES,
     STEPS,
     Cancel,
     Credential,
@@ -269,6 +270,7 @@ class WorkerSession:
                         self._receive(link, group),
                         *(self._report(link) for _ in range(_REPORTS)),
                         self._tick(link),
+                        self._tell_handles(link),
                         self._renew_credential(link),
                         self._guard.keep_watch(self._clock, renewal_interval(self._lease)),
                     )
@@ -317,7 +319,7 @@ class WorkerSession:
             self._extend(sent_at)
             self._attempts.learn_time(answer.store_now, self._clock.monotonic())
             self._attempts.cancel(answer.cancel)
-            self._attempts.cancel(answer.unknown)
+            self._attempts.drop(answer.unknown)
             self._note_drain(answer.draining)
             await self._until_next_beat(sent_at + interval)
 
@@ -453,6 +455,21 @@ class WorkerSession:
             await self._tell_progress(link)
             await self._tell_notes(link)  # before the output: a step is known before its lines
             self._attempts.post_due_output()
+
+    async def _tell_handles(self, link: WorkerLink) -> None:
+        """Have remote handles kept: their attempts do not go on before that."""
+        while HANDLES in self._requests:
+            items = self._attempts.untold_handles()
+            if not items:
+                self._attempts.has_handles.clear()
+                await self._attempts.has_handles.wait()
+                continue
+            try:
+                answer = await link.keep_handles(items)
+            except Refused:
+                await self._clock.sleep(self._config.report_again)
+            else:
+                self._attempts.handles_answered(items, frozenset(answer.refused))
 
     async def _tell_progress(self, link: WorkerLink, ending: Sending | None = None) -> None:
         if items := self._attempts.due_progress(ending):

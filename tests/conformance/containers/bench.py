@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rota.clock import SystemClock
-from rota.domain.output import Stream
 from rota.domain.spec import (
     Container,
     Isolation,
@@ -23,8 +22,9 @@ from rota.domain.spec import (
     Step,
 )
 from rota.executors.container import ContainerExecutor, ContainerGround
-from rota.ports.executor import Completions, JobBatch
-from rota.ports.work import Fence, Outcome, StepOutcome, Work, WorkBatch
+from rota.ports.executor import JobBatch
+from rota.ports.work import Fence, Outcome, Work, WorkBatch
+from rota.testing.bench import Reports, Sink
 from rota.walls.container import MountRoot, security_options
 from rota.walls.engine import PATIENCE, EnginePatience
 from rota.walls.engine import Engine as EngineClient
@@ -35,71 +35,9 @@ from testkit.servers.engines import BASE, Engine
 
 PATIENCE_SECONDS = 50
 NEVER = PullPolicy.NEVER
-
+T = TypeVar("T")
 
 _sessions = itertools.count(1)
-
-
-class Sink:
-    """Implements `rota.ports.executor.OutputSink`."""
-
-    is_full = False
-
-    def __init__(self) -> None:
-        self.fed: list[tuple[Stream, int, bytes]] = []
-        self.was_fed = asyncio.Event()
-
-    def feed(self, stream: Stream, step: int, data: bytes) -> None:
-        self.fed.append((stream, step, data))
-        self.was_fed.set()
-
-    async def drained(self) -> None: ...
-
-    def text(self, *streams: Stream) -> str:
-        """Return all that came on these streams; on none of them: on all."""
-        wanted = streams or tuple(Stream)
-        return b"".join(data for stream, _, data in self.fed if stream in wanted).decode()
-
-    async def shows(self, text: str) -> None:
-        """Wait until this was printed."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while text not in self.text():
-                self.was_fed.clear()
-                await self.was_fed.wait()
-
-
-class Reports:
-    """Implements `rota.ports.executor.AttemptReports`."""
-
-    def __init__(self) -> None:
-        self.sinks: dict[Fence, Sink] = {}
-        self.outcomes: dict[Fence, asyncio.Future[Outcome]] = {}
-        self.progress: list[tuple[float, float | None, str]] = []
-        self._has_progressed = asyncio.Event()
-
-    async def shows_progress(self) -> None:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            await self._has_progressed.wait()
-
-    def store_micros(self) -> int:
-        return 1
-
-    def output(self, fence: Fence) -> Sink:
-        return self.sinks.setdefault(fence, Sink())
-
-    def progressed(self, fence: Fence, done: float, total: float | None, message: str) -> None:
-        self.progress.append((done, total, message))
-        self._has_progressed.set()
-
-    def stepped(self, fence: Fence, number: int, step: StepOutcome) -> StepOutcome:
-        return step
-
-    def completed(self, completions: Completions) -> None:
-        raise AssertionError("a container has more to tell")
-
-    def ended(self, outcomes: Sequence[Outcome]) -> None:
-        for outcome in outcomes:
-            self.outcomes[outcome.fence].set_result(outcome)
 
 
 @dataclass
@@ -127,6 +65,33 @@ class KeptNotes:
         del self.kept[name]
 
 
+def ground_on(
+    engine: Engine,
+    folder: Path,
+    *,
+    logins: Sequence[Login] = (),
+    roots: Sequence[MountRoot] = (),
+    patience: EnginePatience = PATIENCE,
+) -> ContainerGround:
+    """Prepare a folder for containers of an engine."""
+    client = EngineClient(str(engine.socket), patience)
+    work_root, programs = folder / "work", folder / "programs"
+    work_root.mkdir()
+    work_root.chmod(0o700)
+    write_programs(programs)
+    return ContainerGround(
+        engine=client,
+        images=Images(client, {login.name: login for login in logins}),
+        sweeper=Sweeper(Journal(folder / "journal"), SystemClock()),
+        keeper=KeptNotes(engine),
+        labels=labels_of("w1", folder),
+        work_root=work_root,
+        programs=programs,
+        security=security_options(programs, is_podman=engine.kind == "podman"),
+        roots=tuple(roots),
+    )
+
+
 @dataclass(frozen=True)
 class Run:
     """An attempt that was begun."""
@@ -145,15 +110,24 @@ class Run:
     @property
     def folder(self) -> Path:
         """Return the folder that the only attempt works in."""
-        [folder] = [each for each in self.bench.work_root.iterdir() if each.name.isdecimal()]
-        return folder
+        [folder] = self.bench.work_root.iterdir()
+        return folder / "job"
+
+    async def shows(self, text: str) -> None:
+        """Wait until this was printed."""
+        await self._until(lambda: text in self.sink.text())
 
     async def outcome(self) -> Outcome:
+        return await self._until(lambda: self.bench.reports.outcomes.get(self.fence))
+
+    async def _until(self, claim: Callable[[], T | None]) -> T:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            return await self.bench.reports.outcomes[self.fence]
+            answer = await self.bench.reports.until(claim)
+        assert answer is not None
+        return answer
 
     def is_over(self) -> bool:
-        return self.bench.reports.outcomes[self.fence].done()
+        return self.fence in self.bench.reports.outcomes
 
     def cancel(self) -> None:
         self.bench.executor.cancel([self.fence])
@@ -162,39 +136,17 @@ class Run:
 class Bench:
     """An executor on an engine, with a work folder."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        folder: Path,
-        *,
-        logins: Sequence[Login] = (),
-        roots: Sequence[MountRoot] = (),
-        patience: EnginePatience = PATIENCE,
-    ) -> None:
+    def __init__(self, engine: Engine, folder: Path, **options: Any) -> None:
         self.engine = engine
-        self.client = EngineClient(str(engine.socket), patience)
+        self.folder = folder
         self.reports = Reports()
         self.clock = SystemClock()
-        self.folder = folder
-        self.work_root = folder / "work"
-        self.work_root.mkdir()
-        self.work_root.chmod(0o700)
-        write_programs(folder / "programs")
-        self.labels = labels_of("w1", folder)
-        self.sweeper = Sweeper(Journal(folder / "journal"), self.clock)
-        self.keeper = KeptNotes(engine)
         self.may_start = True
-        ground = ContainerGround(
-            engine=self.client,
-            images=Images(self.client, {login.name: login for login in logins}),
-            sweeper=self.sweeper,
-            keeper=self.keeper,
-            labels=self.labels,
-            work_root=self.work_root,
-            programs=folder / "programs",
-            security=security_options(folder / "programs", is_podman=engine.kind == "podman"),
-            roots=tuple(roots),
-        )
+        ground = ground_on(engine, folder, **options)
+        self.client, self.sweeper, self.labels = ground.engine, ground.sweeper, ground.labels
+        self.work_root = ground.work_root
+        assert isinstance(ground.keeper, KeptNotes)
+        self.keeper = ground.keeper
         self.executor = ContainerExecutor(
             self.reports, self.clock, ground, may_start=lambda: self.may_start
         )
@@ -204,11 +156,12 @@ class Bench:
     async def close(self) -> None:
         await self.executor.close()
         self.sweeper.journal.close()
+        assert self.reports.faults == []
 
     def start(self, spec: JobSpec, inputs: dict[str, Any] | None = None) -> Run:
         run = Run(self, Fence(f"r_{next(self._numbers)}", 1))
         work = Work(run.fence.run, run.fence.number, "j_1", 1, 0, inputs=inputs)
-        self.reports.outcomes[run.fence] = asyncio.get_running_loop().create_future()
+        self.reports.expect(run.fence)
         self.executor.start([JobBatch(spec, WorkBatch.of([work]), [run.fence])])
         return run
 

@@ -61,10 +61,10 @@ async def aside(action: Callable[..., Any], *arguments: Any) -> None:
 class TestKilledEngine:
     async def test_run_fails_and_ends_once_the_engine_is_back(self, bench: Bench) -> None:
         run = bench.start(job(LOOPS))
-        await run.sink.shows("ready")
+        await run.shows("ready")
 
         await aside(bench.engine.kill)
-        await run.sink.shows("its container is not gone: the container engine cannot be reached")
+        await run.shows("its container is not gone: the container engine cannot be reached")
 
         assert not run.is_over()
         assert run.container in bench.sweeper.journal.open
@@ -85,7 +85,7 @@ class TestKilledEngine:
 
     async def test_engine_that_is_stopped_by_its_admin_ends_the_run(self, bench: Bench) -> None:
         run = bench.start(job(LOOPS))
-        await run.sink.shows("ready")
+        await run.shows("ready")
 
         await aside(bench.engine.stop)
         await aside(bench.engine.start)
@@ -102,7 +102,7 @@ class TestHungEngine:
 
     async def test_run_goes_on_when_the_engine_does(self, bench: Bench) -> None:
         run = bench.start(job("echo ready; while [ ! -e go ]; do sleep 0.1; done; echo done"))
-        await run.sink.shows("ready")
+        await run.shows("ready")
 
         bench.engine.freeze()
         run.folder.joinpath("go").touch()
@@ -118,10 +118,10 @@ class TestHungEngine:
     ) -> None:
         monkeypatch.setattr(executor, "_PATIENCE", 1.0)
         run = bench.start(job(LOOPS))
-        await run.sink.shows("ready")
+        await run.shows("ready")
 
         bench.engine.freeze()
-        await run.sink.shows("its container is not gone: the container engine did not answer")
+        await run.shows("its container is not gone: the container engine did not answer")
 
         assert not run.is_over()
         bench.engine.thaw()
@@ -131,7 +131,7 @@ class TestHungEngine:
 
     async def test_cancelled_run_ends_once_the_engine_answers(self, bench: Bench) -> None:
         run = bench.start(job(LOOPS, grace=SECOND))
-        await run.sink.shows("ready")
+        await run.shows("ready")
 
         bench.engine.freeze()
         run.cancel()
@@ -145,7 +145,7 @@ class TestHungEngine:
     async def test_create_that_was_not_answered_leaves_nothing(self, bench: Bench) -> None:
         bench.engine.freeze()
         run = bench.start(job("true"))
-        await run.sink.shows("did not answer")
+        await run.shows("did not answer")
         bench.engine.thaw()
 
         outcome = await run.outcome()
@@ -162,7 +162,7 @@ def _ask_in_vain(engine: Engine) -> None:
 class TestForeignHand:
     async def test_container_that_somebody_removes_ends_its_run(self, bench: Bench) -> None:
         run = bench.start(job(LOOPS, "echo never"))
-        await run.sink.shows("ready")
+        await run.shows("ready")
 
         await aside(bench.engine.remove, run.container)
 
@@ -176,10 +176,10 @@ class TestForeignHand:
 class TestLeftovers:
     async def test_next_life_removes_what_this_one_left(self, bench: Bench, tmp_path: Path) -> None:
         run = bench.start(job(LOOPS))
-        await run.sink.shows("ready")
+        await run.shows("ready")
         other = Bench(bench.engine, _made(tmp_path / "other"))
         neighbour = other.start(job(LOOPS))
-        await neighbour.sink.shows("ready")
+        await neighbour.shows("ready")
         journal = Journal(_copied(bench.folder / "journal", tmp_path / "copy"))
         assert list(journal.open) == [run.container]
 
@@ -197,7 +197,7 @@ class TestLeftovers:
         self, bench: Bench, tmp_path: Path
     ) -> None:
         first = bench.start(job(LOOPS))
-        await first.sink.shows("ready")
+        await first.shows("ready")
         empty, full = (
             Journal(tmp_path / "empty"),
             Journal(_copied(bench.folder / "journal", tmp_path / "full")),
@@ -207,7 +207,7 @@ class TestLeftovers:
         assert bench.engine.names(**bench.labels) == []
         await first.outcome()
         second = bench.start(job(LOOPS))
-        await second.sink.shows("ready")
+        await second.shows("ready")
         full.note(second.container, str(bench.engine.socket))
         assert await Sweeper(full, bench.clock).sweep(None, {})
 

@@ -154,10 +154,24 @@ class TestPolicy:
 
     async def test_image_runs_what_it_says_where_it_says(self, bench: Bench) -> None:
         archive = base_archive(files={"srv/start": b"pwd; echo own"})
-        changes = ['ENTRYPOINT ["sh"]', 'CMD ["start"]', "WORKDIR /srv", "VOLUME /srv/kept"]
+        changes = ['ENTRYPOINT ["sh"]', 'CMD ["start"]', "WORKDIR /srv"]
         bench.engine.import_image(archive, "rota-own:1", changes)
         spec = job(image="rota-own:1")
 
         outcome, sink = await bench.run(spec)
 
         assert (outcome.result, sink.text()) == (AttemptResult.COMPLETED, "/srv\nown\n")
+
+    async def test_volumes_that_it_wants_are_in_memory_wherever_they_are(
+        self, bench: Bench
+    ) -> None:
+        """On disk nothing would limit them, nor look at them."""
+        wanted = ("/home", "/run/rota/own", "/srv/kept", "/var")
+        bench.engine.import_image(base_archive(), "rota-wants:1", [f"VOLUME {w}" for w in wanted])
+        script = f'for v in {" ".join(wanted)}; do grep -c " $v tmpfs " /proc/mounts; done'
+        kept = "touch $HOME/a && echo kept"
+
+        outcome, sink = await bench.run(job(script, kept, image="rota-wants:1"))
+
+        assert outcome.result == AttemptResult.COMPLETED, outcome.message
+        assert sink.text().split() == ["1", "1", "1", "1", "kept"]

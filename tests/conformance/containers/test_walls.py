@@ -64,6 +64,23 @@ class TestWalls:
         assert [step.exit_code for step in outcome.steps] == [137, 0]
         assert sink.text(Stream.STDOUT) == "next\n"
 
+    async def test_worker_writes_no_script_where_a_link_of_the_job_leads(
+        self, bench: Bench, tmp_path: Path
+    ) -> None:
+        """As root it could write to any file of the machine."""
+        kept = tmp_path / "kept"
+        kept.write_text("kept")
+        kept.chmod(0o640)
+        places = "/run/rota /run/rota-scripts /job"
+        link = f"for place in {places}; do ln -s {kept} $place/step1.sh || true; done"
+        script = Step("b", "echo written", interpreter=("/bin/sh",))
+
+        outcome, sink = await bench.run(job(link, script))
+
+        assert (kept.read_text(), kept.stat().st_mode & 0o777) == ("kept", 0o640)
+        assert outcome.result == AttemptResult.COMPLETED, outcome.message
+        assert sink.text(Stream.STDOUT) == "written\n"
+
     async def test_network_is_only_its_own_loopback(self, bench: Bench) -> None:
         _, sink = await bench.run(job("ls /sys/class/net; cat /proc/net/route | wc -l"))
 
@@ -159,6 +176,14 @@ class TestLimits:
 
     async def test_folder_that_is_too_large_ends_its_run(self, bench: Bench) -> None:
         script = "head -c 30m /dev/zero > a; sleep 100"
+
+        outcome, _ = await bench.run(job(script, limits=RunLimits(disk=20 * MIB)))
+
+        assert (outcome.result, outcome.cause) == (AttemptResult.FAILED, "disk")
+
+    @pytest.mark.parametrize("place", ["/run/rota", "/run/rota/inner"])
+    async def test_so_does_any_other_that_is_not_in_memory(self, bench: Bench, place: str) -> None:
+        script = f"mkdir -p {place}; head -c 30m /dev/zero > {place}/a; sleep 100"
 
         outcome, _ = await bench.run(job(script, limits=RunLimits(disk=20 * MIB)))
 

@@ -23,6 +23,7 @@ from rota.ports.work import (
     Order,
     OutputChunk,
     Progress,
+    RemoteHandle,
     Report,
     ReportAnswer,
     Start,
@@ -83,6 +84,10 @@ class DoublingLink:
 
     async def write_blob(self, piece: BlobPiece) -> BlobWritten:
         return await self._link.write_blob(piece)
+
+    async def keep_handles(self, items: Sequence[RemoteHandle]) -> ReportAnswer:
+        await self._link.keep_handles(items)
+        return await self._link.keep_handles(items)
 
     async def receive(self) -> Order:
         if self._again:

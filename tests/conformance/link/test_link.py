@@ -19,6 +19,7 @@ from rota.link import grpc_messages, local
 from rota.operations.runs import cancel
 from rota.ports.work import (
     ATTEMPT_BITS,
+    HANDLES,
     MAX_AMOUNT,
     MAX_NUMBER,
     MAX_TOTAL,
@@ -33,6 +34,7 @@ from rota.ports.work import (
     OutputChunk,
     Progress,
     Refused,
+    RemoteHandle,
     Report,
     ReportAnswer,
     Start,
@@ -358,6 +360,26 @@ async def test_a_welcome_offers_notes_and_what_is_noted_is_shown(
     [note] = (await shop.scene.store.notes([work.run])).values()
     assert STEPS in welcome.requests
     assert (note.first_step, note.current, note.last_line) == (5, 7, "\N{SNOWMAN}")
+
+
+async def test_a_handle_is_kept_and_comes_with_the_next_attempt(
+    shop: Shop, link: WorkerLink
+) -> None:
+    welcome = await link.register(hello())
+    work = await taken(shop, link, welcome)
+    assert HANDLES in welcome.requests
+
+    foreign = RemoteHandle("r_other", 1, "{}")
+    handle = '{"taken":{"header:location":"/\N{SNOWMAN}"}}'
+    kept = await link.keep_handles([RemoteHandle(work.run, work.number, handle), foreign])
+
+    assert kept == ReportAnswer(refused=(foreign.fence,))
+    await shop.scene.store.lose(SessionId(welcome.session), (work.fence,))
+    await shop.scene.release()
+    await shop.floor.claim_for(welcome.session)
+    order = await link.receive()
+    assert isinstance(order, Dispatch)
+    assert order.batch.work(0).handle == handle
 
 
 async def test_any_number_of_notes_arrive(shop: Shop, link: WorkerLink) -> None:

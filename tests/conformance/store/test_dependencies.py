@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from rota.domain.errors import Conflict
 from rota.domain.ids import JobId, RunId, following_run_id
 from rota.domain.run import AttemptResult, Run, Trigger
-from rota.domain.spec import Late, Overlap
+from rota.domain.spec import Follow, Input, InputType, Late, Overlap, Retry, When
 from rota.domain.states import RunState
 from rota.ports.records import RemovedJob, RunQuery
 from rota.store.dependencies import follow as follow_ends
@@ -19,6 +20,7 @@ from rota.store.gates import lock_gates
 from rota.store.script import Script, Urgency
 from rota.store.store import SqlStore
 from rota.store.tx import Tx
+from rota.store.waits import leave_ends
 from testkit.builders import MINUTE, Scene
 
 pytestmark = pytest.mark.anyio
@@ -383,3 +385,213 @@ async def test_rivals_who_let_jobs_follow_each_other_make_no_ring(scene: Scene) 
     await complete(scene, first)
     await complete(scene, second)
     assert await follow(scene) == 1
+
+
+def follows(job: str, when: When = When.COMPLETED, **gives: str) -> dict[str, Any]:
+    """Rules of a job that follows one in other words than its name."""
+    follow = Follow(job, when, gives)
+    return {"after": (job,), "follows": (follow,), "handed": dict.fromkeys(gives, Input())}
+
+
+@pytest.mark.parametrize(
+    ("result", "followers"),
+    [
+        (AttemptResult.COMPLETED, {"after", "any"}),
+        (AttemptResult.FAILED, {"repair", "any"}),
+        (AttemptResult.TIMED_OUT, {"repair", "any"}),
+        (AttemptResult.CANCELLED, {"any"}),
+    ],
+)
+async def test_each_end_is_followed_by_those_that_follow_such(
+    scene: Scene, result: AttemptResult, followers: set[str]
+) -> None:
+    upstream = await scene.job("extract")
+    jobs = {
+        "after": await scene.job("after", after=("extract",)),
+        "repair": await scene.job("repair", **follows("extract", When.FAILED)),
+        "any": await scene.job("any", **follows("extract", When.ENDED)),
+    }
+    [run] = await scene.trigger(upstream)
+    worker = await scene.worker()
+    works = await scene.claim(worker)
+    if result is AttemptResult.CANCELLED:
+        await scene.store.cancel([run], actor="person")
+    await scene.finish(worker, works, result)
+
+    await follow(scene)
+    await follow(scene)
+
+    found = {name: [each.follows for each in await runs_of(scene, jobs[name])] for name in jobs}
+    assert found == {name: [run] if name in followers else [] for name in jobs}
+
+
+async def test_only_the_end_of_all_attempts_is_followed(scene: Scene) -> None:
+    upstream = await scene.job("extract", retry=Retry(attempts=2))
+    follower = await scene.job("repair", **follows("extract", When.ENDED))
+    [run] = await scene.trigger(upstream)
+    worker = await scene.worker()
+    await scene.finish(worker, await scene.claim(worker), AttemptResult.FAILED)
+    await follow(scene)
+    assert await runs_of(scene, follower) == []
+
+    await scene.finish(worker, await scene.claim(worker), AttemptResult.FAILED)
+    await follow(scene)
+
+    assert [each.follows for each in await runs_of(scene, follower)] == [run]
+
+
+@pytest.mark.parametrize("end", ["cancelled", "deadline"])
+async def test_a_run_that_ends_while_it_waits_is_followed(scene: Scene, end: str) -> None:
+    upstream = await scene.job("extract", deadline=HOUR)
+    follower = await scene.job("repair", **follows("extract", When.ENDED))
+    [run] = await scene.trigger(upstream)
+    if end == "cancelled":
+        await scene.store.cancel([run], actor="person")
+    else:
+        scene.advance(2 * HOUR)
+        await scene.store.release_forgotten(100)
+
+    await follow(scene)
+
+    assert await scene.state(run) in (RunState.CANCELLED, RunState.TIMED_OUT)
+    assert [each.follows for each in await runs_of(scene, follower)] == [run]
+
+
+async def test_a_due_time_that_did_not_run_is_not_followed(scene: Scene) -> None:
+    await scene.job("extract")
+    job_id = await due_after(scene, "extract", overlap=Overlap.QUEUE_ONE)
+    follower = await scene.job("repair", **follows("report", When.ENDED))
+    first = await scene.scheduled_run(job_id, every=HOUR)
+    await scene.scheduled_run(job_id, every=HOUR)
+
+    await follow(scene)
+
+    assert await scene.state(first.id) is RunState.SKIPPED
+    assert await runs_of(scene, follower) == []
+
+
+async def test_a_failure_that_a_person_states_is_followed(scene: Scene) -> None:
+    upstream = await scene.job("extract", delivery="at_most_once")
+    follower = await scene.job("repair", **follows("extract", When.FAILED))
+    await scene.trigger(upstream)
+    worker = await scene.worker()
+    [work] = await scene.claim(worker)
+    await scene.start(worker, [work])
+    await scene.store.end_session(worker)
+
+    await scene.store.resolve(RunId(work.run), RunState.FAILED, actor="person")
+    await follow(scene)
+
+    assert [run.follows for run in await runs_of(scene, follower)] == [work.run]
+
+
+async def test_values_are_handed_on_and_kept_with_the_run(scene: Scene) -> None:
+    upstream = await scene.job("extract")
+    rules = follows("extract", When.ENDED, rows="outputs.rows", how="state", run="run")
+    rules["handed"]["rows"] = Input(InputType.INTEGER)
+    follower = await scene.job("load", **rules)
+    plain = await scene.job("plain", after=("extract",))
+    [run] = await scene.trigger(upstream)
+    worker = await scene.worker()
+
+    await scene.finish(worker, await scene.claim(worker), outputs={"rows": 12, "more": [1]})
+    await follow(scene)
+
+    [loading] = await runs_of(scene, follower)
+    assert loading.inputs == {"rows": 12, "how": "completed", "run": run}
+    assert [each.inputs for each in await runs_of(scene, plain)] == [None]
+
+
+async def test_a_run_that_is_not_handed_what_it_needs_fails_and_is_followed_itself(
+    scene: Scene,
+) -> None:
+    upstream = await scene.job("extract")
+    follower = await scene.job("load", **follows("extract", rows="outputs.rows"))
+    cleaner = await scene.job("clean", **follows("load", When.FAILED, run="run"))
+    [run] = await scene.trigger(upstream)
+    worker = await scene.worker()
+    await scene.finish(worker, await scene.claim(worker), outputs={"row": 12})
+
+    await follow(scene)
+    await follow(scene)
+
+    [loading] = await runs_of(scene, follower)
+    assert (loading.state, loading.cause, loading.attempt) == (RunState.FAILED, "input", 0)
+    assert loading.ended_at is not None
+    assert loading.message == (
+        f'input "rows": "rows" is not there in the outputs of {run} of extract'
+        ' (did you mean "row"?)'
+    )
+    [cleaning] = await runs_of(scene, cleaner)
+    assert (cleaning.follows, cleaning.inputs) == (loading.id, {"run": loading.id})
+    assert await scene.claim(worker) != []  # the cleaner, and nothing of the failed one
+
+
+async def test_the_run_of_a_paused_follower_keeps_what_it_was_handed(scene: Scene) -> None:
+    upstream = await scene.job("extract")
+    follower = await scene.job("load", **follows("extract", rows="outputs.rows"))
+    await scene.move("paused", follower)
+    [_] = await scene.trigger(upstream)
+    worker = await scene.worker()
+    await scene.finish(worker, await scene.claim(worker), outputs={"rows": 12})
+    await follow(scene)
+    [held] = await runs_of(scene, follower)
+
+    await scene.move("resumed", follower)
+    await scene.release()
+    works = await scene.claim(worker)
+
+    assert held.state is RunState.BLOCKED
+    assert [(work.run, work.inputs) for work in works] == [(held.id, {"rows": "12"})]
+
+
+async def test_two_servers_make_one_run_of_an_end(scene: Scene) -> None:
+    upstream = await scene.job("extract")
+    follower = await scene.job("repair", **follows("extract", When.FAILED, run="run"))
+    runs = [await complete(scene, upstream, AttemptResult.FAILED) for _ in range(5)]
+
+    for _ in range(3):
+        await asyncio.gather(*(scene.store.follow_ends(3) for _ in range(4)))
+
+    assert {run.follows for run in await runs_of(scene, follower)} == set(runs)
+    assert len(await runs_of(scene, follower)) == 5
+
+
+async def test_runs_are_found_from_the_one_that_they_follow(scene: Scene) -> None:
+    upstream = await scene.job("extract")
+    await scene.job("load", after=("extract",))
+    await scene.job("report", after=("extract",))
+    run = await complete(scene, upstream)
+    await follow(scene)
+
+    found = await scene.store.runs_following(run, 10)
+
+    assert {(each.job, each.state) for each in found} == {
+        ("load", RunState.QUEUED),
+        ("report", RunState.QUEUED),
+    }
+    assert len(await scene.store.runs_following(run, 1)) == 1
+    assert await scene.store.runs_following(found[0].id, 10) == []
+
+
+async def test_ends_that_nobody_follows_are_not_kept(scene: Scene) -> None:
+    upstream = await scene.job("extract")
+    await scene.job("load", after=("extract",))
+    await complete(scene, upstream, AttemptResult.FAILED)
+    [run] = await scene.trigger(upstream)
+    await scene.store.cancel([run], actor="person")
+
+    assert await scene.store.follow_ends(100) == 0
+
+
+async def test_an_end_that_is_left_again_is_followed_once(scene: Scene) -> None:
+    upstream = await scene.job("extract")
+    follower = await scene.job("repair", **follows("extract", When.FAILED, run="run"))
+    run = await complete(scene, upstream, AttemptResult.FAILED)
+    await follow(scene)
+    assert isinstance(scene.store, SqlStore)
+
+    await scene.store.write(lambda tx: leave_ends(tx, [run]))
+
+    assert await follow(scene) == 1
+    assert [each.follows for each in await runs_of(scene, follower)] == [run]

@@ -11,7 +11,7 @@ from rota.domain.policy import Policy
 from rota.domain.spec import Isolation, Network
 from rota.domain.states import RunState
 from rota.domain.walls import NEW_CLUSTER, NEW_MACHINE, WallDefaults, Walls
-from rota.ports.projects import Pool
+from rota.ports.projects import NewProject, Pool
 from rota.ports.work import Offer
 from testkit.builders import Scene
 
@@ -126,6 +126,24 @@ class TestSharedPools:
 
         assert (bounds["shop"].bounds.own, bounds["shop"].bounds.policy.priority) == (("own",), 5)
         assert bounds["default"].bounds.own == ()
+
+
+class TestUsersInContainers:
+    async def test_root_goes_only_as_long_as_a_policy_allows_it(self, scene: Scene) -> None:
+        walls = Walls(isolation=(Isolation.CONTAINER,), image="app", user="root")
+        shop = await scene.in_project("shop")
+        job = await shop.job(walls=walls)
+        [refused] = await shop.trigger(job)
+
+        [reason] = (await shop.show(refused)).reasons
+        assert "user root in a container is not allowed" in reason.message
+        allowing = NewProject("shop", policy=Policy(container_users=("root",)))
+        await scene.store.change_project(allowing, expected_version=1, actor="admin")
+        [allowed] = await shop.trigger(job)
+        assert await shop.state(allowed) is RunState.QUEUED
+        await scene.store.change_project(NewProject("shop"), expected_version=2, actor="admin")
+
+        assert await shop.state(allowed) is RunState.BLOCKED
 
 
 class TestDefaults:

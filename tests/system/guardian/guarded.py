@@ -165,6 +165,10 @@ class Guarded:
         self.send({"do": "lease", "deadline": deadline})
         return deadline
 
+    def connection(self) -> tuple[socket.socket, int]:
+        """What a worker is given: its own end of the channel, and the kill switch."""
+        return self._channel.dup(), self.kill_switch
+
     def spawn_request(
         self,
         key: str,

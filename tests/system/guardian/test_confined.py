@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may confine
 
 SOMEBODY, THEIR_GROUP = 61_234, 61_235
 AS_SOMEBODY = {"uid": SOMEBODY, "gid": THEIR_GROUP}
+_SPACES = ("net", "user")
 MEBIBYTE = 1 << 20
 HOG = "block = bytearray(400 * 1024 * 1024)\nfor at in range(0, len(block), 4096): block[at] = 1"
 FORK_BOMB = """
@@ -94,6 +96,21 @@ class TestUser:
 
         assert output == "no\n"
 
+    def test_it_is_in_no_directory_that_its_user_could_not_enter(
+        self, guarded: Guarded, open_folder: Path
+    ) -> None:
+        """From inside it could read what is only protected by the folders above."""
+        inner = open_folder / "closed/inner"
+        inner.mkdir(parents=True)
+        (inner / "secret").write_text("for whoever may come here")
+        inner.parent.chmod(0o700)
+
+        guarded.spawn("a", "cat", "secret", cwd=str(inner), confine=AS_SOMEBODY)
+
+        refused = guarded.heard("refused", "a")
+        assert refused["errno"] == errno.EACCES
+        assert refused["error"].startswith(f"cannot enter the directory '{inner}'")
+
     def test_it_has_the_supplementary_groups_that_are_named(self, guarded: Guarded) -> None:
         confine = {**AS_SOMEBODY, "groups": [7001, 7002]}
 
@@ -140,6 +157,86 @@ class TestUser:
         guarded.run("a", "sh", "-c", script, cwd=str(open_folder), confine=AS_SOMEBODY)
 
         assert guarded.living() == []
+
+
+class TestNetwork:
+    """A namespace of somebody's own, as that of a sandbox, gets a device and routes."""
+
+    @pytest.fixture
+    def namespaces(self) -> Iterator[tuple[int, int]]:
+        command = ["unshare", "--user", "--map-root-user", "--net", "sleep", "100"]
+        holder = subprocess.Popen(command)
+        own = Path("/proc/self/ns/net").stat().st_ino
+        try:
+            eventually(
+                lambda: (
+                    Path(f"/proc/{holder.pid}/ns/net").stat().st_ino != own
+                    and bool(Path(f"/proc/{holder.pid}/uid_map").read_text().strip())
+                ),
+                "there is no namespace",
+            )
+            yield tuple(os.open(f"/proc/{holder.pid}/ns/{each}", os.O_RDONLY) for each in _SPACES)  # type: ignore[misc]
+        finally:
+            holder.kill()
+            holder.wait()
+
+    def wish(self, **fields: object) -> Message:
+        return {
+            "network": 3,
+            "users": 4,
+            "device": "tap0",
+            "receivers": ["52550a000202"],
+            "unreachable": ["10.0.0.0/8", "192.0.2.1/32"],
+            **fields,
+        }
+
+    def spawn(self, guarded: Guarded, namespaces: tuple[int, int], wish: Message) -> None:
+        output = os.open(os.devnull, os.O_RDWR)
+        script = f"test $(id -u) = {SOMEBODY} && sleep 100; : {guarded.mark}"
+        confine = {**AS_SOMEBODY, "network": wish}
+        request = guarded.spawn_request("a", "sh", "-c", script, confine=confine, fds=[1, 2, 3, 4])
+        guarded.send(request, fds=[output, os.dup(output), *namespaces])
+
+    def seen(self, namespaces: tuple[int, int], *command: str) -> str:
+        net, users = (f"/proc/{os.getpid()}/fd/{each}" for each in namespaces)
+        done = subprocess.run(
+            ["nsenter", f"--user={users}", f"--net={net}", *command],
+            capture_output=True,
+            text=True,
+            check=False,  # there is no such table yet,
+        )
+        return done.stdout
+
+    def test_device_and_routes_are_there_and_its_user_is_another(
+        self, guarded: Guarded, namespaces: tuple[int, int]
+    ) -> None:
+        kept = tuple(map(os.dup, namespaces))
+        assert len(kept) == 2
+
+        self.spawn(guarded, namespaces, self.wish())
+
+        eventually(lambda: "tap0" in self.seen(kept, "cat", "/proc/net/dev"), "there is no device")
+        eventually(
+            lambda: "192.0.2.1" in self.seen(kept, "ip", "route", "show", "table", "local"),
+            "what is a single address is not in the table that comes first",
+        )
+        assert "unreachable 10.0.0.0/8" in self.seen(kept, "ip", "route")
+        assert guarded.living() == []  # before its maker has brought up the loopback device
+        self.seen(kept, "ip", "link", "set", "lo", "up")
+        eventually(lambda: guarded.living(), "it was not executed")
+        guarded.send({"do": "kill", "key": "a"})
+        assert guarded.heard("ended", "a")["signal"] == signal.SIGKILL
+        for each in kept:
+            os.close(each)
+
+    def test_what_cannot_be_made_is_told_and_nothing_runs(
+        self, guarded: Guarded, namespaces: tuple[int, int]
+    ) -> None:
+        self.spawn(guarded, namespaces, self.wish(users=None, network=1))
+
+        refused = guarded.heard("refused", "a")
+        assert refused["errno"] == errno.EINVAL
+        assert refused["error"].startswith("cannot make its network: ")
 
 
 class TestStarting:
@@ -278,7 +375,7 @@ class TestLimits:
     def test_fork_bomb_that_does_not_stop_is_killed(self, guarded: Guarded) -> None:
         program = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
         guarded.spawn("a", sys.executable, "-c", program, confine={"limits": {"processes": 50}})
-        eventually(lambda: len(guarded.living()) > 20, "it did not begin")
+        eventually(lambda: len(guarded.living()) >= 50, "it did not get all that it may have")
 
         guarded.send({"do": "kill", "key": "a"})
 

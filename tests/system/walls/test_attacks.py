@@ -16,7 +16,7 @@ import pytest
 
 from testkit.processes import processes_of
 from testkit.waiting import eventually
-from testkit.walled import INTERNET, METADATA, OWN, OWN_PUBLIC, PRIVATE
+from testkit.walled import GROUPS, INTERNET, METADATA, OWN, OWN_PUBLIC, PRIVATE
 from tests.system.jobs import execute, settle
 from tests.system.walls.conftest import Machine, seconds
 
@@ -131,6 +131,23 @@ class TestFiles:
 
         assert run.state == "COMPLETED"
         assert run.outputs == {"answer": 42}
+
+    def test_folders_of_steps_do_not_lead_out(self, machine: Machine) -> None:
+        run = execute(
+            machine.rota.client,
+            "mkdir -p a/b; ln -s a/b in; ln -s /tmp out; ln -s ../../.. up",
+            {"run": "pwd", "folder": "in"},
+            {"run": "pwd", "folder": "out", "if": "always"},
+            {"run": "pwd", "folder": "up", "if": "always"},
+            isolation="sandbox",
+            network="none",
+        )
+
+        assert machine.printed(run).splitlines() == [
+            "/job/a/b",
+            "the step could not be started: the folder out leads out of its work folder",
+            "the step could not be started: the folder up leads out of its work folder",
+        ]
 
     def test_steps_of_an_attempt_share_their_folders(self, machine: Machine) -> None:
         run = execute(
@@ -339,6 +356,26 @@ for (@ARGV) {
 }
 END
 perl connect 127.0.0.1 @rota-abstract 10.0.2.2 10.0.2.3 """
+# Datagrams, in all ways that might go around the routes: by the address of the device
+# (IP_MULTICAST_IF), by the device itself (SO_BINDTODEVICE), and SO_DONTROUTE; with SO_BROADCAST
+# and a time to live (IP_MULTICAST_TTL) that is not used up on the way.
+SEND = """
+cat > send <<'END'
+use Socket;
+for my $way (0 .. 3) {
+  for (@ARGV) {
+    socket(my $s, AF_INET, SOCK_DGRAM, 0) or die;
+    setsockopt($s, 1, 6, pack('i', 1));
+    setsockopt($s, 0, 33, pack('i', 32));
+    bind($s, pack_sockaddr_in(0, inet_aton('10.0.2.100'))) if $way > 0;
+    setsockopt($s, 0, 32, inet_aton('10.0.2.100')) if $way > 0;
+    setsockopt($s, 1, 25, "tap0" . chr(0)) if $way == 2;
+    setsockopt($s, 1, 5, pack('i', 1)) if $way == 3;
+    send($s, $_, 0, pack_sockaddr_in(7999, inet_aton($_)));
+  }
+}
+END
+perl send """
 ALL = (INTERNET, OWN, OWN_PUBLIC, *PRIVATE)
 MACHINES_OWN = {"127.0.0.1", "rota-abstract", OWN, OWN_PUBLIC}
 
@@ -363,6 +400,23 @@ class TestNetwork:
 
         assert came == {INTERNET}
         assert METADATA not in came
+
+    def test_without_asking_the_routes_nobody_is_reached_either(self, machine: Machine) -> None:
+        """Sockets bound to the device, or to its address, send whatever the routes say."""
+        everybody = {*ALL, *GROUPS}
+        machine.network.came.clear()
+        run = machine.run(SEND + " ".join(sorted(everybody)), isolation="process")
+        assert run.state == "COMPLETED", machine.printed(run)
+        eventually(lambda: set(machine.network.came) >= {*GROUPS, INTERNET, PRIVATE[0]})
+        machine.network.came.clear()
+
+        run = machine.run(SEND + " ".join(sorted(everybody)), network="outbound")
+
+        assert run.state == "COMPLETED", machine.printed(run)
+        eventually(lambda: machine.network.came)
+        # What was sent last arrives last.
+        machine.run(SEND + INTERNET, network="outbound")
+        assert set(machine.network.came) == {INTERNET}
 
     def test_the_network_of_the_machine_must_be_allowed_to_sandboxes(
         self, machine: Machine
@@ -469,6 +523,16 @@ class TestBombs:
         run = machine.run(
             "i=0; while [ $i -lt 400 ]; do mkdir d; cd d; i=$((i+1)); done; exec sleep 1014",
             limits={"disk": "1GiB"},
+        )
+
+        assert run.attempts[-1].steps[0].cause == "disk"
+        machine.assert_nothing_is_left()
+
+    def test_folders_that_are_not_to_be_looked_into(self, machine: Machine) -> None:
+        """Their owner is who looks, where the worker is not root."""
+        run = machine.run(
+            "mkdir h; chmod 300 h; head -c 10000000 /dev/zero > h/big; exec sleep 1015",
+            limits={"disk": "5MB"},
         )
 
         assert run.attempts[-1].steps[0].cause == "disk"

@@ -47,18 +47,6 @@ class Scene:
         eventually(lambda: list(self.rota.home.glob("workers/*/containers/*/ready")))
         return run
 
-    def pid_of(self, who: str) -> int:
-        outer, inner = self.rota.guardian_pids()
-        match who:
-            case "worker":
-                return self.rota.worker_pid()
-            case "keeper":
-                return self.rota.keeper_pid()
-            case "inner":
-                return inner
-            case _:
-                return outer
-
 
 @pytest.fixture(params=["docker", pytest.param("podman", marks=pytest.mark.long)])
 def engine(request: pytest.FixtureRequest) -> Engine:
@@ -79,42 +67,7 @@ def scene(home: Path, engine: Engine) -> Iterator[Scene]:
             engine.remove(name)
 
 
-KILL, STOP = signal.SIGKILL, signal.SIGSTOP
-# Each end for one engine here, and for all of them with --long.
-ENDS = [
-    ("docker", "worker", KILL),
-    ("podman", "worker", STOP),
-    ("podman", "inner", KILL),
-    ("docker", "inner", STOP),
-    ("docker", "outer", KILL),
-    ("podman", "keeper", KILL),
-    ("docker", "worker+inner", STOP),
-]
-OTHER_ENDS = [({"docker": "podman", "podman": "docker"}[one], *end) for one, *end in ENDS]
-
-
-class TestSuddenEnds:
-    @pytest.mark.slow
-    @pytest.mark.parametrize(
-        ("engine", "who", "number"),
-        [*ENDS, *(pytest.param(*each, marks=pytest.mark.long) for each in OTHER_ENDS)],
-        indirect=["engine"],
-    )
-    def test_no_container_outlives_the_lease(
-        self, scene: Scene, who: str, number: signal.Signals
-    ) -> None:
-        scene.start_and_wait()
-        before = names(scene.engine)
-
-        pids = [scene.pid_of(each) for each in who.split("+")]
-        for pid in pids:
-            os.kill(pid, number)
-
-        eventually(lambda: not set(before) & set(names(scene.engine)))
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
-
+class TestEnds:
     def test_next_start_sweeps_what_kill_9_of_everything_left(self, scene: Scene) -> None:
         run = scene.start_and_wait()
         left = names(scene.engine)
@@ -135,14 +88,6 @@ class TestSuddenEnds:
         scene.rota.stop()
 
         assert names(scene.engine) == []
-
-    def test_at_most_once_is_asked_before_it_is_tried_again(self, scene: Scene) -> None:
-        run = scene.start_and_wait(delivery="at_most_once")
-
-        os.kill(scene.rota.worker_pid(), signal.SIGKILL)
-
-        eventually(lambda: scene.rota.client.get_run(run.id).state == "UNKNOWN")
-        eventually(lambda: names(scene.engine) == [])
 
 
 @pytest.fixture(

@@ -223,19 +223,6 @@ class TestSuddenEnds:
         assert settle(rota.client, run).is_settled
         machine.assert_nothing_is_left(f"sleep\0{mark}")
 
-    def test_end_of_the_worker_is_the_end_of_its_sandboxes(self, build: Build, user: int) -> None:
-        machine = build(user, lease="3s")
-        mark = seconds()
-        run = machine.start_and_wait(f"exec sleep {mark}", f"sleep\0{mark}", network="outbound")
-        before = processes_of(f"sleep\0{mark}")
-
-        os.kill(machine.rota.worker_pid(), signal.SIGKILL)
-
-        eventually(lambda: not set(processes_of(f"sleep\0{mark}")) & set(before))
-        machine.rota.client.cancel_run(run.id)
-        assert settle(machine.rota.client, run).is_settled
-        machine.assert_nothing_is_left(f"sleep\0{mark}")
-
 
 def test_a_worker_with_too_little_disk_takes_nothing_and_says_so(build: Build) -> None:
     machine = build(0, disk_floor="1000TiB", lease="3s")

@@ -52,16 +52,21 @@ def test_a_worker_is_shown_with_what_it_offers_and_what_it_cannot_do(
 ) -> None:
     server.register(
         "limping",
-        offers=(Offer("type", "shell"), Offer("wall", "landlock", "the kernel has none")),
+        offers=(
+            *(Offer("type", "shell"), Offer("wall", "landlock", "the kernel has none")),
+            *(Offer("mount", "/srv/models"), Offer("mount", "/srv/cache:rw")),
+        ),
         trouble="no output gets through",
     )
 
     shown = rota("worker", "show", "limping")
 
-    assert [" ".join(line.split()) for line in shown.lines][-3:] == [
+    assert [" ".join(line.split()) for line in shown.lines][-5:] == [
         "OFFERS NAME",
         "type shell yes",
         "wall landlock no: the kernel has none",
+        "mount /srv/models yes, to read",
+        "mount /srv/cache:rw yes, to write, and as a whole",
     ]
     assert "trouble no output gets through" in {" ".join(line.split()) for line in shown.lines}
     assert rota("worker", "show", "limping", "--json").json["offers"][1] == {

@@ -19,6 +19,8 @@ from rota.cli.terminal import inert, inert_json, inert_output, width_of
         ("\u202egnp.exe", "\\u202egnp.exe"),
         ("\x9b31m", "\\x9b31m"),
         ("\ud800", "\\ud800"),
+        ("می\u200cشود a\u200db ü", "می\u200cشود a\u200db ü"),
+        ("x\u200dy\u202e", "x\\u200dy\\u202e"),
     ],
 )
 def test_text_that_would_steer_a_terminal_is_spelled_out(text: str, shown: str) -> None:
@@ -69,6 +71,8 @@ def test_json_keeps_its_meaning_while_nothing_in_it_steers_the_terminal() -> Non
     assert all(letter.isprintable() or letter == "\n" for letter in text)
 
 
-@pytest.mark.parametrize(("text", "cells"), [("abc", 3), ("表示", 4), ("e\u0301", 1), ("✔", 1)])
+@pytest.mark.parametrize(
+    ("text", "cells"), [("abc", 3), ("表示", 4), ("e\u0301", 1), ("می\u200cش", 3), ("✔", 1)]
+)
 def test_width_is_counted_in_cells(text: str, cells: int) -> None:
     assert width_of(text) == cells

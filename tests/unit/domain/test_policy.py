@@ -114,7 +114,7 @@ def test_pools_that_were_given_to_others_are_barred_whatever_the_policy_allows()
     assert PoolUse(given).bounds("shop", Policy()).barred == ("old",)
     assert PoolUse(given).bounds("web", Policy()).barred == ("both", "gpu", "old")
     [excess] = excesses(Bounds(Policy(pools=("gpu",)), ("gpu",)), job(pool="gpu"))
-    assert excess.message == "pool gpu is not for this project"
+    assert excess.message == "pool gpu was given to other projects"
 
 
 def test_priority_of_a_single_run_keeps_to_the_policy() -> None:
@@ -183,6 +183,42 @@ class TestWalls:
         pinned = replace(self.BOX, image="app@sha256:" + "0" * 64)
         assert told(policy, walls=pinned) == []
         assert told(policy, walls=self.SANDBOX) == []
+
+    @pytest.mark.parametrize("user", ["", "1000", "1000:20", "65534:65534"])
+    def test_numbers_but_root_s_need_no_policy_in_containers(self, user: str) -> None:
+        assert told(Policy(), walls=replace(self.BOX, user=user)) == []
+
+    @pytest.mark.parametrize(
+        ("user", "message"),
+        [
+            ("root", "user root in a container is not allowed"),
+            ("0", "user root in a container is not allowed"),
+            ("0:1000", "user root in a container is not allowed"),
+            ("000", "user 000, who may be root, in a container is not allowed"),
+            ("1000:0", "user 1000:0, who may be root, in a container is not allowed"),
+            ("1000:root", "user 1000:root, who may be root, in a container is not allowed"),
+            ("toor", "user toor, who may be root, in a container is not allowed"),
+            ("4294967296", "user 4294967296, who may be root, in a container is not allowed"),
+        ],
+    )
+    def test_root_and_whoever_may_be_root_must_be_on_the_list(
+        self, user: str, message: str
+    ) -> None:
+        walls = replace(self.BOX, user=user)
+
+        assert told(Policy(), walls=walls) == [("user", message)]
+        assert told(Policy(container_users=(user,)), walls=walls) == []
+        assert told(Policy(container_users=("app",)), walls=walls) == [
+            ("user", f"user {user} in a container is not allowed")
+        ]
+
+    def test_a_list_of_users_allows_nobody_else(self) -> None:
+        policy = Policy(container_users=("root",))
+
+        assert told(policy, walls=self.BOX) == []
+        assert told(policy, walls=replace(self.BOX, user="1000")) == [
+            ("user", "user 1000 in a container is not allowed")
+        ]
 
     def test_mounts_lie_below_roots_and_write_only_where_that_is_allowed(self) -> None:
         assert told(Policy(mounts=("/srv:rw",)), walls=self.BOX) == []

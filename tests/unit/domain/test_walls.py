@@ -26,6 +26,7 @@ from rota.domain.walls import (
     registry_of,
     type_of,
     walls_of,
+    why_not_mounted,
     words_of,
 )
 
@@ -140,6 +141,25 @@ def test_a_mount_lies_at_or_below_a_root(
     assert (lacks == []) is is_there
 
 
+@pytest.mark.parametrize(
+    ("demand", "reason"),
+    [
+        ("mount//srv:rw", "it has /srv, which jobs may only read"),
+        ("mount//srv/a:rw", "it has /srv, which jobs may only read"),
+        ("mount//out/a", "it has /out:rw, which jobs may write to, so it is mounted whole"),
+        ("mount//out/a:rw", "it has /out:rw, which jobs may write to, so it is mounted whole"),
+        ("mount//var", ""),
+    ],
+)
+def test_a_root_that_holds_a_folder_is_told_where_it_is_not_mounted(
+    demand: str, reason: str
+) -> None:
+    offered = {"wall/container", "mount//srv", "mount//out:rw"}
+
+    assert missing([demand], offered) == [demand]
+    assert why_not_mounted(demand, offered) == reason
+
+
 def test_what_a_worker_lacks_is_told_in_words() -> None:
     shape = shape_of(
         rules_of(
@@ -195,6 +215,7 @@ def test_an_image_by_digest_is_pinned() -> None:
 def test_the_type_of_a_job_is_told_by_its_rules() -> None:
     container = walls_of(job(isolation=Isolation.CONTAINER, container=Container("app")))
 
-    assert type_of("send", None) is JobType.PYTHON
-    assert type_of("", None) is JobType.SHELL
-    assert type_of("", container) is JobType.CONTAINER
+    assert type_of("", "send", None) is JobType.PYTHON
+    assert type_of("", "", None) is JobType.SHELL
+    assert type_of("", "", container) is JobType.CONTAINER
+    assert type_of("http", "", None) == JobType.HTTP

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rota.guardian import messages
 from rota.guardian.messages import Bad, Hello, Kill, Lease, Request, Signal, Spawn, decode
+from rota.guardian.network import Namespace
 from rota.guardian.spawn import Command, Confinement
 from rota.guardian.trees import Tree
 
@@ -20,7 +21,14 @@ JSON = st.recursive(
 VALUE = st.none() | st.integers() | st.text() | st.lists(st.text()) | st.just({"A": "b"})
 NAMES = ("key", "deadline", "argv", "env", "cwd", "fds", "signal", "confine")
 CONFINEMENT = st.fixed_dictionaries(
-    {}, optional=dict.fromkeys(("uid", "gid", "groups", "limits", "signals", "tag"), VALUE)
+    {},
+    optional=dict.fromkeys(("uid", "gid", "groups", "limits", "signals", "tag"), VALUE)
+    | {
+        "network": VALUE
+        | st.fixed_dictionaries(
+            dict.fromkeys(("network", "users", "device", "receivers", "unreachable"), VALUE)
+        )
+    },
 )
 FIELDS = st.fixed_dictionaries(
     {"do": st.sampled_from(["hello", "limits", "lease", "spawn", "signal", "kill"])},
@@ -80,9 +88,35 @@ def test_confined_spawn_takes_descriptors_by_number() -> None:
     assert plain == Spawn("k", Command(("true",), {"A": "b"}, "/", {1: 13, 2: 14}))
 
 
+NETWORK = {
+    "network": 4,
+    "users": None,
+    "device": "tap0",
+    "receivers": ["52550a000202"],
+    "unreachable": ["10.0.0.0/8"],
+}
+
+
+def test_network_of_a_confined_spawn_is_understood() -> None:
+    [spawn] = decoded(a_spawn(confine={"network": NETWORK}), fds=(10, 11))
+
+    assert isinstance(spawn, Spawn)
+    assert spawn.command.confinement is not None
+    namespace = Namespace(4, None, "tap0", (b"\x52\x55\x0a\0\x02\x02",), ("10.0.0.0/8",))
+    assert spawn.command.confinement.network == namespace
+
+
 @pytest.mark.parametrize(
     ("confine", "complaint"),
     [
+        ({"network": {"network": 4}}, "not an object of device, network"),
+        ({"network": NETWORK | {"users": 256}}, "not the number of a descriptor"),
+        ({"network": NETWORK | {"network": True}}, "not the number of a descriptor"),
+        ({"network": NETWORK | {"device": "a-name-too-long!"}}, "device is not a name"),
+        ({"network": NETWORK | {"receivers": ["52:55"]}}, "receivers is not"),
+        ({"network": NETWORK | {"unreachable": ["10.0.0.0/33"]}}, "unreachable is not"),
+        ({"network": NETWORK | {"unreachable": ["10.0.0/8"]}}, "unreachable is not"),
+        ({"network": NETWORK | {"unreachable": [7]}}, "unreachable is not"),
         ("sandbox", "not an object of gid, groups"),
         ({"gids": 1}, "not an object of gid, groups"),
         ({"uid": 7}, "a uid and no gid"),

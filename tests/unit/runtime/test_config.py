@@ -157,6 +157,24 @@ class TestWhereRotaIs:
         [complaint] = complaints()
         assert complaint.startswith("rota.toml  the secrets_key_command of the current folder")
 
+    @pytest.mark.parametrize("mount", ["/srv/cache", "/srv/cache/a", "/srv", "/srv/cache/a:rw"])
+    def test_containers_mount_nothing_that_sandboxes_could_replace(self, mount: str) -> None:
+        """They could put a link in its place after it was looked at and before it is mounted."""
+        [complaint] = complaints(
+            ROTA_SANDBOX_BINDS="/srv/cache:rw,/data", ROTA_CONTAINER_MOUNTS=mount
+        )
+
+        assert complaint == (
+            f"container_mounts  {mount}: sandboxes may write to /srv/cache, and put links there —"
+            " let them read it only, or mount another folder"
+        )
+
+    @pytest.mark.parametrize("mount", ["/srv/cache:rw", "/srv:rw", "/srv/other", "/data"])
+    def test_they_mount_all_else(self, mount: str) -> None:
+        environ = {"ROTA_SANDBOX_BINDS": "/srv/cache:rw,/data", "ROTA_CONTAINER_MOUNTS": mount}
+
+        assert [str(root) for root in config.load(environ=environ).container_mounts] == [mount]
+
     def test_there_is_one_place_for_the_key_ring(self) -> None:
         both = {"ROTA_SECRETS_KEY": "./ring", "ROTA_SECRETS_KEY_COMMAND": "vault get"}
 

@@ -9,7 +9,7 @@ from rota.domain.jobfile import read_job
 from rota.domain.jobfile.fields import JOB
 from rota.domain.jobfile.walls import WALLS_OF_JOB
 from rota.domain.quantities import parse_duration
-from rota.domain.spec import After
+from rota.domain.spec import After, Follow
 from rota.sdk.options import JobOptions, Retry, When, cron, document_of, duration_text, every
 
 # What a job file says about code and its surroundings is settled for a function.
@@ -67,7 +67,7 @@ def test_demands_are_those_of_the_job_file() -> None:
     assert spec.resources == {"cpu": 500, "memory": 1024**3 * 1_000, "catalog": 1_000}
     assert spec.rate_limits == {"uploads": 1, "mail": 2}
     assert spec.exclusive_by == ("target",)
-    assert spec.after == After(("vacuum",), timedelta(hours=2))
+    assert spec.after == After((Follow("vacuum"),), timedelta(hours=2))
 
 
 def test_values_of_python_become_those_of_the_job_file() -> None:

@@ -29,6 +29,7 @@ def frame(**fields: object) -> Frame:
         "labels": {},
         "job_folder": "/w/1",
         "told_folder": "/w/1.told",
+        "scripts": "/w/1.scripts",
         "programs": "/w/programs",
     }
     return Frame(**{**given, **fields})  # type: ignore[arg-type]
@@ -43,7 +44,8 @@ class TestConfig:
         assert host["LogConfig"]["Type"] == "none"
         assert all(mount["BindOptions"]["NonRecursive"] for mount in host["Mounts"])
         read_only = {mount["Target"]: mount["ReadOnly"] for mount in host["Mounts"]}
-        assert read_only == {"/job": False, "/run/rota": False, "/run/rota-init": True}
+        own = {"/run/rota-init": True, "/run/rota-scripts": True}
+        assert read_only == {"/job": False, "/run/rota": False, **own}
 
     def test_limits_are_those_of_the_job(self) -> None:
         limits = RunLimits(cpu=1500, memory=1 << 26, processes=10, open_files=77, disk=1 << 20)
@@ -56,10 +58,17 @@ class TestConfig:
         assert all(f"size={1 << 20}" in options for options in host["Tmpfs"].values())
 
     def test_volumes_that_an_image_wants_are_in_memory(self) -> None:
-        host = config_of(frame(volumes=("/var/lib/data", "/proc/x", "/job")))["HostConfig"]
+        wanted = ("/var/lib/data", "/var", "/home/", "/run/rota/x", "/job/", "/run/rota", "x")
 
-        assert "/var/lib/data" in host["Tmpfs"]
-        assert {"/proc/x", "/job"}.isdisjoint(host["Tmpfs"])
+        host = config_of(frame(volumes=wanted))["HostConfig"]
+
+        assert {"/var/lib/data", "/var", "/home", "/run/rota/x"} <= host["Tmpfs"].keys()
+        assert {"/job", "/job/", "/run/rota", "x"}.isdisjoint(host["Tmpfs"])
+
+    def test_scripts_are_where_no_job_can_put_a_link_in_their_place(self) -> None:
+        mounts = config_of(frame())["HostConfig"]["Mounts"]
+
+        assert ("/w/1.scripts", True) in [(each["Source"], each["ReadOnly"]) for each in mounts]
 
     def test_network_of_the_machine_has_its_name_too(self) -> None:
         config = config_of(frame(network=Network.HOST))
@@ -160,3 +169,12 @@ def test_offers_without_an_engine_all_say_why() -> None:
 
     assert set(reasons.values()) == {"no engine"}
     assert {"wall/container", "limit/container/cpu", "mount//data", "mount//srv:rw"} <= set(reasons)
+
+
+def test_disk_is_not_limited_by_who_cannot_look_at_it() -> None:
+    offers = offers_of(ContainerSettings(), "", no_disk="not root")
+
+    reasons = {each.name: each.reason for each in offers if each.kind == "limit"}
+
+    assert reasons.pop("container/disk") == "not root"
+    assert set(reasons.values()) == {""}

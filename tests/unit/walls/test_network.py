@@ -1,10 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
@@ -12,14 +9,10 @@ from pathlib import Path
 import pytest
 
 from rota.ports.executor import Confinement, Exit
-from rota.walls import attach, network
+from rota.walls import network
 from rota.walls.network import NetworkFailed, Outbound, Talk, own_addresses, unreachable
-from testkit.waiting import eventually
 
 pytestmark = pytest.mark.anyio
-
-PROGRAM = Path(attach.__file__)
-OWN = Path("/proc/self/ns/net")
 
 
 def is_closed(address: str, closed: Sequence[IPv4Network]) -> bool:
@@ -37,6 +30,7 @@ class TestUnreachable:
             "10.0.0.1",
             "10.255.255.255",
             "100.64.0.1",
+            "168.63.129.16",
             "169.254.169.254",
             "172.16.0.1",
             "172.31.255.255",
@@ -71,6 +65,17 @@ class TestUnreachable:
 
         assert is_closed("203.0.113.7", closed)
         assert not is_closed("203.0.113.8", closed)
+
+    def test_ends_of_the_link_are_closed_by_themselves(self) -> None:
+        """The kernel has a route for each, which comes before one for a part of the link."""
+        ends = {IPv4Network("10.0.2.0"), IPv4Network("10.0.2.255")}
+
+        assert ends <= set(unreachable((), ()))
+        assert ends.isdisjoint(unreachable([IPv4Network("10.0.2.0/24")], ()))
+
+    @pytest.mark.parametrize("address", ["10.0.2.2", "10.0.2.3", "10.0.2.100"])
+    def test_addresses_that_are_others_behind_the_link_stay_open(self, address: str) -> None:
+        assert IPv4Network(address) not in unreachable((), [IPv4Address(address)])
 
     def test_what_the_worker_allows_is_open_and_its_neighbours_are_not(self) -> None:
         closed = unreachable([IPv4Network("10.1.0.0/16"), IPv4Network("192.168.0.0/15")], ())
@@ -112,57 +117,6 @@ def test_table_of_this_machine_has_loopback() -> None:
     assert IPv4Address("127.0.0.1") in own_addresses(Path("/proc/net/fib_trie").read_text())
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a namespace that is made by root alone")
-def test_routes_are_added_in_the_namespaces_and_the_program_is_executed() -> None:
-    holder = subprocess.Popen(
-        ["unshare", "--user", "--map-root-user", "--net", "sleep", "30"],
-        stdout=subprocess.DEVNULL,
-    )
-    try:
-        wait_for_namespace(holder.pid)
-        users = os.open(f"/proc/{holder.pid}/ns/user", os.O_RDONLY)
-        net = os.open(f"/proc/{holder.pid}/ns/net", os.O_RDONLY)
-        wish = {
-            "user_namespace": users,
-            "net_namespace": net,
-            "unreachable": ["10.0.0.0/8", "192.0.2.1/32"],
-            "user": 65_534,
-            "group": 65_534,
-            "argv": ["/bin/sh", "-c", "id -u; readlink /proc/self/ns/net"],
-        }
-        done = subprocess.run(
-            [sys.executable, "-I", "-S", str(PROGRAM), json.dumps(wish)],
-            pass_fds=(users, net),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        routes = subprocess.run(
-            ["nsenter", "--target", str(holder.pid), "--user", "--net", "cat", "/proc/net/route"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    finally:
-        holder.kill()
-        holder.wait()
-        os.close(users)
-        os.close(net)
-
-    assert done.stdout.split() == ["65534", str(OWN.readlink())], done.stderr
-    assert "0000000A" in routes.stdout
-    assert "010200C0" in routes.stdout
-
-
-def wait_for_namespace(pid: int) -> None:
-    def has_its_own() -> bool:
-        assert Path(f"/proc/{pid}/ns/net").readlink() != OWN.readlink()
-        assert Path(f"/proc/{pid}/uid_map").read_text().strip()
-        return True
-
-    eventually(has_its_own)
-
-
 class Process:
     """Implements `rota.ports.executor.Process`."""
 
@@ -183,6 +137,7 @@ class Spawner:
         self._says, self._ready, self._is_silent = says, ready, is_silent
         self._kept: list[int] = []
         self.argv: Sequence[str] = ()
+        self.confinement = Confinement()
 
     def close(self) -> None:
         for descriptor in self._kept:
@@ -199,7 +154,7 @@ class Spawner:
         confinement: Confinement | None = None,
     ) -> Process:
         assert confinement is not None
-        self.argv = argv
+        self.argv, self.confinement = argv, confinement
         os.write(stderr, self._says.encode())
         os.write(confinement.descriptors[5], self._ready)
         self._kept += [os.dup(confinement.descriptors[5])] if self._is_silent else []
@@ -256,10 +211,13 @@ class TestOutbound:
         way_out = await Outbound("/bin/slirp", spawner).attach(os.getpid())
         await way_out.close()
 
-        wish = json.loads(spawner.argv[-1])
-        assert "--disable-host-loopback" in wish["argv"]
-        assert "--enable-ipv6" not in wish["argv"]
-        assert "169.254.0.0/16" in wish["unreachable"]
+        assert "--disable-host-loopback" in spawner.argv
+        assert "--enable-ipv6" not in spawner.argv
+        made = spawner.confinement.network
+        assert made is not None
+        assert "169.254.0.0/16" in made.unreachable
+        assert spawner.argv[-1] == made.device
+        assert not any(int(each[:2], 16) & 1 for each in made.receivers if each != "f" * 12)
 
 
 class TestTalk:

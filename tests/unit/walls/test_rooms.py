@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.walls.rooms import Room, Rooms, Users, remove_tree
+from rota.walls import rooms as rooms_module
+from rota.walls.rooms import Room, Rooms, Users, folder_below, remove_tree
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 DEEP = 3_000  # folders within one another: past the longest path, and past any stack
@@ -77,6 +78,31 @@ class TestRemoving:
         remove_tree(top)
 
         assert not top.exists()
+
+    def test_link_that_takes_the_place_of_a_folder_leads_nowhere(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its user may be alive, with another run or of his own."""
+        kept = tmp_path / "kept"
+        kept.write_text("for all to read")
+        kept.chmod(0o644)
+        folder = tmp_path / "top/job"
+        (folder / "inner").mkdir(parents=True)
+
+        def swapped(entry: os.DirEntry[str]) -> bool:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if is_folder and entry.name == "inner":
+                (folder / "inner").rmdir()
+                (folder / "inner").symlink_to(kept)
+            return is_folder
+
+        monkeypatch.setattr(rooms_module, "_is_folder", swapped)
+
+        remove_tree(tmp_path / "top")
+
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o644
+        remove_tree(tmp_path / "top")  # what could not be removed stays for the next time
+        assert not (tmp_path / "top").exists()
 
     def test_nothing_to_remove_is_no_error(self, tmp_path: Path) -> None:
         remove_tree(tmp_path / "none")
@@ -187,3 +213,41 @@ def test_paths_beside_its_folders_are_new_each_time(tmp_path: Path) -> None:
     room = Room(tmp_path)
 
     assert room.new_path(".sh") != room.new_path(".sh")
+
+
+class TestFolderOfAStep:
+    def test_it_is_told_without_links(self, tmp_path: Path) -> None:
+        (tmp_path / "top/releases/42/app").mkdir(parents=True)
+        (tmp_path / "top/current").symlink_to("releases/42")
+        (tmp_path / "alias").symlink_to("top")
+
+        assert folder_below(str(tmp_path / "top"), "releases/42") == "releases/42"
+        assert folder_below(str(tmp_path / "alias"), "current/app") == "releases/42/app"
+
+    @pytest.mark.parametrize("link", ["/", "..", "../other", "releases/../../other", "loop"])
+    def test_links_do_not_lead_out(self, tmp_path: Path, link: str) -> None:
+        top = tmp_path / "top"
+        (top / "releases").mkdir(parents=True)
+        (tmp_path / "other").mkdir()
+        (tmp_path / "top-secret").mkdir()
+        (top / "loop").symlink_to("loop")
+        (top / "out").symlink_to(link)
+
+        with pytest.raises(OSError, match=r"leads out of its work folder|there is no folder out"):
+            folder_below(str(top), "out")
+
+    def test_a_folder_that_only_begins_alike_is_outside(self, tmp_path: Path) -> None:
+        (tmp_path / "top").mkdir()
+        (tmp_path / "top-secret").mkdir()
+        (tmp_path / "top/out").symlink_to(tmp_path / "top-secret")
+
+        with pytest.raises(OSError, match="the folder out leads out"):
+            folder_below(str(tmp_path / "top"), "out")
+
+    def test_what_is_not_there_or_no_folder_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+
+        with pytest.raises(OSError, match="there is no folder src/app in its work folder"):
+            folder_below(str(tmp_path), "src/app")
+        with pytest.raises(OSError, match="file in its work folder is not a folder"):
+            folder_below(str(tmp_path), "file")

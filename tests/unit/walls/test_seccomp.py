@@ -22,7 +22,8 @@ MACHINES = {"x86_64": X86_64, "aarch64": AARCH64}
 NUMBERS = {
     "x86_64": {
         "read": 0, "ioctl": 16, "socket": 41, "clone": 56, "fork": 57, "execve": 59, "ptrace": 101,
-        "syslog": 103, "personality": 135, "pivot_root": 155, "acct": 163, "mount": 165,
+        "syslog": 103, "personality": 135, "socketpair": 53, "kcmp": 312,
+        "pivot_root": 155, "acct": 163, "mount": 165,
         "umount2": 166, "swapon": 167, "swapoff": 168, "reboot": 169, "init_module": 175,
         "delete_module": 176, "quotactl": 179, "futex": 202, "kexec_load": 246, "add_key": 248,
         "request_key": 249, "keyctl": 250, "openat": 257, "unshare": 272,
@@ -32,7 +33,8 @@ NUMBERS = {
     },
     "aarch64": {
         "ioctl": 29, "umount2": 39, "mount": 40, "pivot_root": 41, "openat": 56, "quotactl": 60,
-        "read": 63, "acct": 89, "personality": 92, "unshare": 97, "futex": 98, "kexec_load": 104,
+        "read": 63, "acct": 89, "personality": 92, "socketpair": 199, "kcmp": 272, "unshare": 97,
+        "futex": 98, "kexec_load": 104,
         "init_module": 105, "delete_module": 106, "syslog": 116, "ptrace": 117, "reboot": 142,
         "socket": 198, "add_key": 217, "request_key": 218, "keyctl": 219, "clone": 220,
         "execve": 221, "swapon": 224, "swapoff": 225, "perf_event_open": 241,
@@ -43,11 +45,12 @@ NUMBERS = {
 EVERYWHERE = {
     "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428,
     "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433,
-    "clone3": 435, "openat2": 437, "mount_setattr": 442, "quotactl_fd": 443, "open_tree_attr": 467,
+    "clone3": 435, "openat2": 437, "pidfd_getfd": 438, "mount_setattr": 442,
+    "quotactl_fd": 443, "open_tree_attr": 467,
 }  # fmt: skip
 HARMLESS = {"read", "execve", "futex", "openat", "fork", "openat2"}
 WITHOUT = {"io_uring_setup", "io_uring_enter", "io_uring_register", "clone3"}
-BY_ARGUMENT = {"ioctl", "socket", "clone", "personality"}
+BY_ARGUMENT = {"ioctl", "socket", "socketpair", "clone", "personality"}
 
 
 def answer(program: bytes, call: int, *arguments: int, architecture: int) -> int:
@@ -105,8 +108,10 @@ class TestArguments:
     def test_processes_and_threads_can_be_started(self, machine: str, flags: int) -> None:
         assert self.ask(machine, "clone", flags) == ALLOW
 
-    @pytest.mark.parametrize("wish", [0x5412, 0x541C])
-    def test_nothing_is_typed_into_a_terminal(self, machine: str, wish: int) -> None:
+    @pytest.mark.parametrize("wish", [0x5412, 0x541C, 0x5423])
+    def test_nothing_is_typed_into_a_terminal_nor_is_it_changed(
+        self, machine: str, wish: int
+    ) -> None:
         assert self.ask(machine, "ioctl", 0, wish) == EPERM
 
     def test_upper_half_of_a_request_does_not_hide_it(self, machine: str) -> None:
@@ -123,6 +128,14 @@ class TestArguments:
     def test_those_of_others_cannot(self, machine: str, family: int) -> None:
         """Packets, CAN, Bluetooth, the kernel's ciphers, vsock, XDP."""
         assert self.ask(machine, "socket", family) == EAFNOSUPPORT
+
+    @pytest.mark.parametrize("family", [2, 10, 16, 30, 40])
+    def test_pairs_of_sockets_are_of_the_one_family_that_needs_no_module(
+        self, machine: str, family: int
+    ) -> None:
+        """TIPC has them, too: its module would be loaded for whoever asks."""
+        assert self.ask(machine, "socketpair", 1) == ALLOW
+        assert self.ask(machine, "socketpair", family) == EAFNOSUPPORT
 
     def test_only_the_usual_personality_can_be_had(self, machine: str) -> None:
         assert self.ask(machine, "personality", 0) == ALLOW
@@ -196,6 +209,8 @@ class TestKernel:
             (number["socket"], 1, 1, 0): "ok",
             (number["socket"], 40, 1, 0): "EAFNOSUPPORT",
             (number["socket"], 38, 5, 0): "EAFNOSUPPORT",
+            (number["socketpair"], 2, 1, 0, 0): "EAFNOSUPPORT",
+            (number["socketpair"], 30, 5, 0, 0): "EAFNOSUPPORT",
             (number["unshare"], 0): "EPERM",
             (number["keyctl"], 0, -3, 0): "EPERM",
             (number["ptrace"], 0, 0, 0, 0): "EPERM",

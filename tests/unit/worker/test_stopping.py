@@ -25,6 +25,7 @@ from rota.ports.work import (
     OutputChunk,
     Progress,
     Refused,
+    RemoteHandle,
     Report,
     ReportAnswer,
     Start,
@@ -91,6 +92,9 @@ class Link:
 
     async def write_blob(self, piece: BlobPiece) -> BlobWritten:
         raise Refused("no files here")
+
+    async def keep_handles(self, items: Sequence[RemoteHandle]) -> ReportAnswer:
+        raise AssertionError("there is nothing to keep")
 
     async def receive(self) -> Order:
         order = await self.orders.get()

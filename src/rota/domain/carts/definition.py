@@ -12,19 +12,21 @@ are exact numbers: rounding of binary fractions would let one item more or less 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
-from math import ceil, floor
+from itertools import product
+from math import ceil, floor, prod
 from typing import Any, TypeAlias, assert_never
 
 from rota.domain.quantities import format_duration, parse_duration
 from rota.domain.spec import Schedule
 
 MAX_ITEMS = 100_000  # of one cart
+Scalar: TypeAlias = str | int | float | bool
 _SHARE = re.compile(r"(?P<value>[0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(?P<percent>%?)", re.ASCII)
 
 
@@ -196,17 +198,53 @@ ItemSource: TypeAlias = "tuple[CartItem, ...] | ItemsFile | LiveWorkers"
 
 
 @dataclass(frozen=True, slots=True)
+class Matrix:
+    """Lists of values for inputs, of which every combination is an item."""
+
+    lists: Mapping[str, tuple[Scalar, ...]]
+    exclude: tuple[Mapping[str, Scalar], ...] = ()  # values of a combination that is left out
+
+    @property
+    def size(self) -> int:
+        """Return the number of combinations, those that are left out included."""
+        return prod(map(len, self.lists.values()))
+
+    def combinations(self) -> Iterator[dict[str, Scalar]]:
+        """Yield what is not left out; the last list changes fastest."""
+        for values in product(*self.lists.values()):
+            found = dict(zip(self.lists, values, strict=True))
+            if not any(each.items() <= found.items() for each in self.exclude):
+                yield found
+
+    def items(self) -> tuple[CartItem, ...]:
+        return tuple(
+            CartItem(key_of(found.values()), inputs=found) for found in self.combinations()
+        )
+
+
+def key_of(values: Iterable[Scalar]) -> str:
+    """Return the key of the item of these values: `3.12/postgres`."""
+    return "/".join(map(_in_key, values))
+
+
+def _in_key(value: Scalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
 class CartTemplate:
     name: str  # unique among the carts of its project
     rules: CartRules
     items: ItemSource
     order_is_written: bool = False  # then items that bring their own numbers are refused
     job: str = ""  # of the items that name none; "": each of them names one
+    title: str = ""  # for people, in any script
     description: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     schedule: Schedule | None = None  # None: on demand
     rollback: str = ""  # the job that undoes an item on request; "": there is none
     priority: int | None = None  # None: that of each job
+    matrix: Matrix | None = None  # that the items were made of; None: they were not
 
     def with_items(self, items: tuple[CartItem, ...]) -> CartTemplate:
         """Set the items that were found; numbers of their own make the order explicit."""

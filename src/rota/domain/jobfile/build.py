@@ -9,6 +9,7 @@ from typing import Any
 
 from rota.domain.jobfile.demands import build_after, build_rate_limits, build_resources
 from rota.domain.jobfile.files import build_artifacts, build_source
+from rota.domain.jobfile.http import build_http
 from rota.domain.jobfile.kinds import parse_share
 from rota.domain.jobfile.walls import build_step_walls, build_walls
 from rota.domain.quantities import parse_duration, parse_size
@@ -54,6 +55,7 @@ def build_job(document: Document) -> JobSpec:
             document,
             project=str,
             type=JobType,
+            title=str,
             description=str,
             owner=str,
             runbook=str,
@@ -61,6 +63,7 @@ def build_job(document: Document) -> JobSpec:
             enabled=bool,
             max_concurrency=int,
             function=str,
+            http=build_http,
             env=dict,
             priority=int,
             share=str,
@@ -164,6 +167,8 @@ def _step(document: Document, number: int, job: Document) -> Step:
         | _given(
             document,
             name=str,
+            title=str,
+            folder=str,
             shell=str,
             interpreter=tuple,
             env=dict,
@@ -177,4 +182,13 @@ def _step(document: Document, number: int, job: Document) -> Step:
 
 
 def _input(document: Document) -> Input:
-    return Input(**_given(document, type=InputType, default=lambda value: value, help=str))
+    return Input(
+        **_given(
+            document,
+            type=InputType,
+            default=lambda value: value,
+            help=str,
+            options=tuple,
+            pattern=str,
+        )
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -13,11 +13,13 @@ from rota.domain.carts.definition import (
     MAX_ITEMS,
     MAX_ORDER,
     ItemsFile,
+    Matrix,
     OnBreach,
     Order,
     Scope,
+    key_of,
 )
-from rota.domain.errors import quoted, shown
+from rota.domain.errors import did_you_mean, quoted, shown
 from rota.domain.jobfile.build import Document
 from rota.domain.jobfile.calendars import MAX_CALENDARS_OF_JOB
 from rota.domain.jobfile.files import AnyInputValue
@@ -39,12 +41,15 @@ from rota.domain.jobfile.sections import (
     NAME,
     PROSE,
     SCHEDULE,
+    TITLE,
     VARIABLE,
     Either,
     Field,
+    InputValue,
     ListOf,
     MapOf,
     Section,
+    TextOr,
 )
 from rota.domain.jobfile.slips import BETWEEN_ADVICE, CART_ADVICE, FAILURES_ADVICE, ITEM_ADVICE
 from rota.domain.jobfile.text import At, refuse_repeated
@@ -53,6 +58,11 @@ from rota.domain.spec import GREATEST_PRIORITY, LEAST_PRIORITY
 MAX_CARTS = 1_000
 MAX_GROUP_SIZES = 1_000
 MAX_INPUTS = 100
+MAX_LISTS = 10  # of a matrix
+MAX_VALUES = 1_000  # of each
+MAX_EXCLUDED = 1_000
+MAX_KEY = 200
+_MOST_COMPARED = 5_000_000  # combinations times those that are left out
 
 _PERCENTAGE = r"(?:100(?:\.0{1,6})?|[0-9]{1,2}(?:\.[0-9]{1,6})?)%"
 _NO_PERCENTAGE = r"0{1,2}(?:\.0{1,6})?%"
@@ -96,36 +106,16 @@ class Quantity(Scalar):
         return {"anyOf": [Integer(self.least, MAX_ITEMS).schema(), percentage]}
 
 
-@dataclass(frozen=True, slots=True)
-class FileOr:
-    """The path of a file of items, or a mapping that says where else they are."""
-
-    path: Text
-    section: Section
-
-    @property
-    def words(self) -> str:
-        return f"{self.path.words}, or {self.section.words}"
-
-    def check(self, value: object, at: At) -> object:
-        if isinstance(value, str) and value in self.section.by_name:
-            message = f"{at.name} must be {self.path.words}, or a mapping, not {shown(value)}"
-            at.refuse(message, f"for all of them write {{{value}: {{}}}}")
-            return INVALID
-        is_mapping = isinstance(value, Mapping)
-        return self.section.check(value, at) if is_mapping else self.path.check(value, at)
-
-    def schema(self) -> Schema:
-        return {"anyOf": [self.path.schema(), self.section.schema()]}
-
-
 ITEM = Section(
     "item",
     (
         Field(
             "key",
             Text(
-                "text without blanks at its ends", 200, pattern=r"\S(?:.*\S)?", takes_numbers=True
+                "text without blanks at its ends",
+                MAX_KEY,
+                pattern=r"\S(?:.*\S)?",
+                takes_numbers=True,
             ),
             "What the item is called, unique in the cart.",
             examples=("db-001",),
@@ -209,6 +199,7 @@ _ITEM_FILE = Text("the path of a .csv, .json or .jsonl file", 4_096, pattern=ITE
 
 _WHAT = (
     Field("name", NAME, "Unique among the carts of its project.", required=True),
+    Field("title", TITLE, "What people are shown beside its name, in any script."),
     Field("description", PROSE, "What the cart is for."),
     Field("labels", LABELS, "Free names and values to find carts by.", examples=({"tier": "db"},)),
     Field("job", NAME, "The job of the items that name none.", examples=("upgrade-db",)),
@@ -220,10 +211,28 @@ _WHAT = (
     ),
     Field(
         "items_from",
-        FileOr(_ITEM_FILE, ITEMS_FROM),
+        TextOr(_ITEM_FILE, ITEMS_FROM, is_name=False),
         "Where the items are: a file, beside the job file unless its path says else, or the live "
         "workers.",
         examples=("fleet.csv", {"workers": {"site": "fra"}}),
+    ),
+    Field(
+        "matrix",
+        MapOf(
+            VARIABLE,
+            ListOf(InputValue(), most=MAX_VALUES, least=1, instead="write a list of values"),
+            most=MAX_LISTS,
+            instead="write it as {INPUT: [VALUE, VALUE]}",
+        ),
+        "Lists of values for inputs of the cart's job: every combination is an item, the last list "
+        "changing fastest; its key is the values with slashes between them.",
+        examples=({"python": ["3.11", "3.12"], "database": ["sqlite", "postgres"]},),
+    ),
+    Field(
+        "exclude",
+        ListOf(MapOf(VARIABLE, InputValue(), most=MAX_LISTS), most=MAX_EXCLUDED),
+        "Combinations of the matrix that are left out: those that have all of these values.",
+        examples=([{"python": "3.11", "database": "postgres"}],),
     ),
     Field(
         "rollback",
@@ -291,24 +300,26 @@ def check_carts(file: Document, written: Any, root: At) -> None:
     `file` has passed its table; `written` is the same before that.
     """
     first: dict[str, At] = {}
+    room = MAX_ITEMS  # of all matrices together: a line makes thousands of items
     for index, document in enumerate(file.get("carts", ())):
         at = root.child("carts").child(index)
         if document is INVALID or at.report.is_full:
             continue
         raw = written["carts"][index]
-        check_cart(document, raw, at.within(CART.scope(raw, at)))
+        room -= check_cart(document, raw, at.within(CART.scope(raw, at)), room)
         if name := document.get("name"):
             refuse_repeated(f"cart {name}", name, at.child("name"), first)
 
 
-def check_cart(document: Document, written: Written, at: At) -> None:
-    """Apply every rule to one cart."""
+def check_cart(document: Document, written: Written, at: At, room: int = MAX_ITEMS) -> int:
+    """Apply every rule to one cart; return how many items its matrix has, of at most `room`."""
     _check_source(written, at)
     _check_jobs(document, written, at)
     _check_order(document, written, at)
     _check_group_size(document, written, at)
     _check_keys(document, at.child("items"))
     check_schedule(document, at)
+    return _check_matrix(document, at, room) if "matrix" in document else 0
 
 
 def _has(written: Written, name: str) -> bool:
@@ -316,16 +327,22 @@ def _has(written: Written, name: str) -> bool:
 
 
 def _check_source(written: Written, at: At) -> None:
-    if _has(written, "items") and _has(written, "items_from"):
-        message = '"items" and "items_from" exclude each other'
-        at.child("items_from").refuse_key(message, "leave one of them out")
-    if not _has(written, "items") and not _has(written, "items_from"):
-        at.refuse(f'{at.scope} has neither "items" nor "items_from"')
+    sources = [name for name in ("items", "items_from", "matrix") if _has(written, name)]
+    for other in sources[1:]:
+        message = f'"{sources[0]}" and "{other}" exclude each other'
+        at.child(other).refuse_key(message, "leave one of them out")
+    if not sources:
+        at.refuse(f'{at.scope} has neither "items" nor "items_from" nor a "matrix"')
+    if _has(written, "exclude") and "matrix" not in sources:
+        at.child("exclude").refuse_key('"exclude" needs a matrix', "leave it out")
 
 
 def _check_jobs(document: Document, written: Written, at: At) -> None:
     """Check that every item has a job, its own or the cart's."""
     if _has(written, "job"):
+        return
+    if _has(written, "matrix"):
+        at.refuse(f'{at.scope} has no "job", which a matrix needs')
         return
     source = document.get("items_from")
     if source is not None and not (isinstance(source, str) and not ItemsFile(source).is_csv):
@@ -375,6 +392,82 @@ def _check_keys(document: Document, at: At) -> None:
     for index, item in enumerate(document.get("items", ())):
         if item is not INVALID and (key := item.get("key")):
             refuse_repeated(f"key {quoted(key)}", key, at.child(index).child("key"), first)
+
+
+def build_matrix(document: Document) -> Matrix:
+    """Build the matrix of a document that has one."""
+    lists = {name: tuple(values) for name, values in document["matrix"].items()}
+    return Matrix(lists, tuple(document.get("exclude", ())))
+
+
+def _check_matrix(document: Document, at: At, room: int) -> int:
+    """Check that a matrix has items, not too many, and a key of its own for each; count them."""
+    place = at.child("matrix")
+    if not document["matrix"]:
+        place.refuse("a matrix needs a list", "write it as {INPUT: [VALUE, VALUE]}")
+        return 0
+    if not _is_clean(document):
+        return 0
+    matrix = build_matrix(document)
+    for name, values in matrix.lists.items():
+        first: dict[str, At] = {}
+        for index, value in enumerate(values):
+            refuse_repeated(shown(value), key_of([value]), place.child(name).child(index), first)
+        if len(first) < len(values):
+            return 0
+    if matrix.size > room:
+        most = f"{MAX_ITEMS:,}" if room == MAX_ITEMS else f"{MAX_ITEMS:,} in all carts of the file"
+        message = f"the matrix has {matrix.size:,} combinations, of at most {most}"
+        place.refuse_key(message, "leave values out, or make several files")
+        return 0
+    if matrix.size * len(matrix.exclude) > _MOST_COMPARED:
+        message = f"{len(matrix.exclude):,} entries are too many for {matrix.size:,} combinations"
+        at.child("exclude").refuse_key(message, "leave values out of the lists instead")
+        return 0
+    _check_excluded(matrix, at.child("exclude"))
+    _check_combinations(matrix, place)
+    return matrix.size
+
+
+def _is_clean(document: Document) -> bool:
+    """Return whether every value of a matrix, and of what it leaves out, passed its own check."""
+    values = [value for each in document["matrix"].values() for value in _entries(each)]
+    excluded = document.get("exclude", ())
+    left_out = [value for each in excluded if each is not INVALID for value in each.values()]
+    return INVALID not in excluded and not any(each is INVALID for each in (*values, *left_out))
+
+
+def _entries(values: object) -> Sequence[object]:
+    return values if isinstance(values, list) else [INVALID]
+
+
+def _check_excluded(matrix: Matrix, at: At) -> None:
+    for index, combination in enumerate(matrix.exclude):
+        for name, value in combination.items():
+            place = at.child(index).child(name)
+            if name not in matrix.lists:
+                hint = did_you_mean(name, matrix.lists)
+                place.refuse_key(f"the matrix has no list {quoted(name)}", hint)
+            elif value not in matrix.lists[name]:
+                place.refuse(f"the list {name} has no {shown(value)}")
+        if not combination:
+            at.child(index).refuse("it leaves out nothing", "write it as {INPUT: VALUE}")
+
+
+def _check_combinations(matrix: Matrix, at: At) -> None:
+    first: set[str] = set()
+    for item in matrix.items():
+        if len(item.key) > MAX_KEY or item.key != item.key.strip() or not item.key.isprintable():
+            words = f"at most {MAX_KEY} printable characters without blanks at the ends"
+            at.refuse(f"the key {quoted(item.key)} must have {words}", "write shorter values")
+            return
+        if item.key in first:
+            hint = "write values without slashes"
+            at.refuse(f"two combinations have the key {quoted(item.key)}", hint)
+            return
+        first.add(item.key)
+    if not first:
+        at.refuse("every combination is left out")
 
 
 def _written_items(written: Written) -> Iterator[tuple[int, Written]]:

@@ -16,6 +16,7 @@ from rota.domain.carts.definition import (
     ItemsFile,
     ItemSource,
     LiveWorkers,
+    Matrix,
     OnBreach,
     Order,
     Scope,
@@ -24,8 +25,8 @@ from rota.domain.carts.definition import (
 )
 from rota.domain.errors import Problem, did_you_mean, quoted
 from rota.domain.jobfile.build import Document, build_schedule
-from rota.domain.jobfile.cart_fields import CART, check_cart
-from rota.domain.jobfile.rules import check_inputs
+from rota.domain.jobfile.cart_fields import CART, build_matrix, check_cart
+from rota.domain.jobfile.rules import check_input, check_inputs
 from rota.domain.jobfile.text import At, Position, Report, dotted
 from rota.domain.quantities import format_duration, parse_duration
 from rota.domain.spec import JobSpec
@@ -68,11 +69,13 @@ def build_cart(document: Document) -> CartTemplate:
         items=items,
         order_is_written="order" in document,
         job=document.get("job", ""),
+        title=document.get("title", ""),
         description=document.get("description", ""),
         labels=document.get("labels", {}),
         schedule=build_schedule(_only(document, _SCHEDULE)) if "schedule" in document else None,
         rollback=document.get("rollback", ""),
         priority=document.get("priority"),
+        matrix=build_matrix(document) if "matrix" in document else None,
     )
     return template.with_items(items) if isinstance(items, tuple) else template
 
@@ -114,10 +117,29 @@ def check_inputs_of_items(template: CartTemplate, specs: Mapping[str, JobSpec], 
     if not isinstance(template.items, tuple):
         return
     may_lack = template.schedule is None
+    if template.matrix is not None:
+        _check_inputs_of_matrix(template, specs, at.child("matrix"), may_lack=may_lack)
+        return
     for index, item in enumerate(template.items):
         if spec := specs.get(item.job or template.job):
             inputs = at.child("items").child(index).child("with")
             check_inputs(spec, item.inputs, inputs, may_lack=may_lack)
+
+
+def _check_inputs_of_matrix(
+    template: CartTemplate, specs: Mapping[str, JobSpec], at: At, *, may_lack: bool
+) -> None:
+    """Check each value once, where it is written, and not once for each item that has it."""
+    spec = specs.get(template.job)
+    if spec is None or template.matrix is None:
+        return
+    lists = template.matrix.lists
+    firsts = {name: values[0] for name, values in lists.items()}
+    check_inputs(spec, firsts, at, may_lack=may_lack)
+    for name, values in lists.items():
+        for index, value in enumerate(values[1:], 1):
+            if name in spec.inputs:
+                check_input(spec.inputs[name], name, value, at.child(name).child(index))
 
 
 def cart_entry(document: Document, at: At) -> CartEntry:
@@ -173,6 +195,8 @@ def _only(document: Document, names: Iterable[str]) -> dict[str, Any]:
 def _item_source(document: Document) -> ItemSource:
     if "items" in document:
         return tuple(map(build_item, document["items"]))
+    if "matrix" in document:
+        return build_matrix(document).items()
     source = document["items_from"]
     return ItemsFile(source) if isinstance(source, str) else LiveWorkers(source["workers"])
 
@@ -219,10 +243,11 @@ def cart_document(template: CartTemplate) -> dict[str, Any]:
     return _written(
         {
             "name": template.name,
+            "title": template.title,
             "description": template.description,
             "labels": dict(template.labels),
             "job": template.job,
-            **_source(template.items),
+            **(_matrix_document(template.matrix) if template.matrix else _source(template.items)),
             "rollback": template.rollback,
             "priority": template.priority,
             "schedule": _one_or_list(schedule.expressions) if schedule else None,
@@ -251,6 +276,13 @@ def _source(items: ItemSource) -> dict[str, Any]:
             return {"items_from": {"workers": dict(labels)}}
         case _:
             return {"items": [_item(item) for item in items]}
+
+
+def _matrix_document(matrix: Matrix) -> dict[str, Any]:
+    return {
+        "matrix": {name: list(values) for name, values in matrix.lists.items()},
+        "exclude": [dict(each) for each in matrix.exclude],
+    }
 
 
 def _item(item: CartItem) -> dict[str, Any]:

@@ -10,15 +10,16 @@ from enum import StrEnum
 from typing import Any
 
 from rota.domain.errors import did_you_mean
-from rota.domain.jobfile.kinds import Duration, Integer, Refused, Scalar, Schema
-from rota.domain.jobfile.sections import NAME, VARIABLE, Field, ListOf, MapOf, Section
-from rota.domain.jobfile.slips import AFTER_ADVICE, TAKEN_LIMIT_ADVICE
+from rota.domain.following import MAX_SOURCE, SOURCES, parse_source
+from rota.domain.jobfile.kinds import Choice, Duration, Integer, Refused, Scalar, Schema
+from rota.domain.jobfile.sections import NAME, VARIABLE, Field, ListOf, MapOf, Section, TextOr
+from rota.domain.jobfile.slips import AFTER_ADVICE, FOLLOW_ADVICE, TAKEN_LIMIT_ADVICE
 from rota.domain.jobfile.text import At
 from rota.domain.keys import READERS
 from rota.domain.quantities import PATTERN as SIZE
 from rota.domain.quantities import parse_duration
 from rota.domain.resources import MOST_UNITS, UNIT, parse_amount
-from rota.domain.spec import After
+from rota.domain.spec import After, Follow, When
 
 MOST_TOKENS = 1_000_000
 
@@ -68,14 +69,59 @@ RATE_LIMIT = Section(
     advice=TAKEN_LIMIT_ADVICE,
 )
 
+
+@dataclass(frozen=True, slots=True)
+class Handed(Scalar):
+    """What an input is given of the run that is followed."""
+
+    words: str = SOURCES
+
+    def accept(self, value: object, at: At) -> object:
+        if not isinstance(value, str) or len(value) > MAX_SOURCE:
+            raise Refused
+        try:
+            parse_source(value)
+        except ValueError as error:
+            raise Refused(hint=str(error)) from error
+        return value
+
+    def schema(self) -> Schema:
+        pattern = r"^(outputs|run|job|state|(outputs|artifacts)\.\S+)$"
+        return {"type": "string", "maxLength": MAX_SOURCE, "pattern": pattern}
+
+
+FOLLOW = Section(
+    "follow",
+    (
+        Field("job", NAME, "A job of the same project.", required=True),
+        Field(
+            "when",
+            Choice(When),
+            "The ends of its runs that are followed: `failed` is timed out, too; `ended` is any of "
+            "these and `completed`, or cancelled.",
+            "completed",
+        ),
+        Field(
+            "with",
+            MapOf(VARIABLE, Handed(), most=100, instead="write it as {INPUT: outputs.KEY}"),
+            "What inputs of this job are given of the run that is followed, the others having "
+            "their defaults: one of its `outputs` by its name or all of them as JSON, its `run` "
+            "id, its `job` or its `state`, or one of its `artifacts` by its path.",
+            examples=({"rows": "outputs.rows", "reason": "state"},),
+        ),
+    ),
+    advice=FOLLOW_ADVICE,
+)
+
 AFTER = Section(
     "after",
     (
         Field(
             "jobs",
-            ListOf(NAME, most=100, least=1),
-            "Names of jobs of the same project.",
+            ListOf(TextOr(NAME, FOLLOW), most=100, least=1),
+            "Jobs of the same project; a bare name is one whose completed runs are followed.",
             required=True,
+            examples=(["extract"], [{"job": "extract", "when": "failed"}]),
         ),
         Field(
             "within",
@@ -114,7 +160,11 @@ DEMANDS = (
         AFTER,
         "Jobs to follow: without a schedule a run for each of their completed runs, with one a due "
         "run waits until each has completed since the due time before; a bare list means `jobs`.",
-        examples=(["nightly-vacuum"], {"jobs": ["nightly-vacuum"], "within": "2h"}),
+        examples=(
+            ["nightly-vacuum"],
+            {"jobs": ["nightly-vacuum"], "within": "2h"},
+            [{"job": "extract", "when": "failed", "with": {"reason": "state"}}],
+        ),
         shared=False,
     ),
 )
@@ -133,7 +183,20 @@ def build_rate_limits(documents: list[Mapping[str, Any]]) -> dict[str, int]:
 
 def build_after(document: Mapping[str, Any]) -> After:
     within = document.get("within")
-    return After(tuple(document["jobs"]), parse_duration(within) if within else None)
+    follows = tuple(map(_follow, document["jobs"]))
+    return After(follows, parse_duration(within) if within else None)
+
+
+def _follow(written: str | Mapping[str, Any]) -> Follow:
+    if isinstance(written, str):
+        return Follow(written)
+    when = When(written.get("when", When.COMPLETED))
+    return Follow(written["job"], when, written.get("with", {}))
+
+
+def job_of(written: str | Mapping[str, Any]) -> str:
+    """Return the name of a job that is followed, as it stands in a document."""
+    return written if isinstance(written, str) else str(written["job"])
 
 
 def _thousandths(written: float | str) -> int:

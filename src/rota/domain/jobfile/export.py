@@ -15,9 +15,10 @@ import yaml
 from rota.domain.jobfile.calendars import CALENDAR, HOLIDAYS
 from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM, ITEMS_FROM
 from rota.domain.jobfile.declarations import LIMIT, RESOURCE
-from rota.domain.jobfile.demands import AFTER, RATE_LIMIT
+from rota.domain.jobfile.demands import AFTER, FOLLOW, RATE_LIMIT
 from rota.domain.jobfile.fields import DEFAULTS, FILE, JOB, JOB_GROUPS
 from rota.domain.jobfile.files import ARTIFACTS, GIT, SOURCE, UPLOAD
+from rota.domain.jobfile.http import PARTS_OF_HTTP, SECTIONS_OF_HTTP
 from rota.domain.jobfile.kinds import Schema
 from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, STEP
 from rota.domain.jobfile.sections import Field, Section
@@ -83,7 +84,7 @@ def to_block(value: Mapping[str, Any]) -> str:
 _SECTIONS = (JOB, DEFAULTS, STEP, RETRY, MISFIRE, DST, INPUT, SOURCE, CALENDAR, HOLIDAYS)
 _SECTIONS_OF_FILES = (GIT, UPLOAD, ARTIFACTS)
 _SECTIONS_OF_WALLS = (RUN_LIMITS, MOUNT)
-_SECTIONS_OF_ORDER = (RATE_LIMIT, AFTER, LIMIT, RESOURCE)
+_SECTIONS_OF_ORDER = (RATE_LIMIT, AFTER, FOLLOW, LIMIT, RESOURCE)
 _SECTIONS_OF_CARTS = (CART, ITEM, ITEMS_FROM, FAILURES, BETWEEN)
 
 
@@ -103,6 +104,7 @@ def json_schema() -> Schema:
                 *_SECTIONS,
                 *_SECTIONS_OF_FILES,
                 *_SECTIONS_OF_WALLS,
+                *SECTIONS_OF_HTTP,
                 *_SECTIONS_OF_ORDER,
                 *_SECTIONS_OF_CARTS,
             )
@@ -114,8 +116,15 @@ _INTRODUCTION = """\
 # Job file
 
 A job file is YAML, read as YAML 1.2 (only `true` and `false` are booleans; `yes`, `on` and dates
-are text), or JSON. Keys that are unknown or there twice are refused, and so are anchors, aliases
-and tags. A field left empty counts as not written.
+are text), or JSON. Keys that are unknown or there twice are refused, and so are tags. A field left
+empty counts as not written.
+
+What has an anchor (`&name`) may be used again by an alias (`*name`), and a mapping be merged into
+another one by `<<: *name` or `<<: [*one, *other]`: keys that are written win, then those of the
+mapping named first. An alias counts as all that it stands for: a file has at most 300,000 keys and
+values and 4 MiB of text with all of them written out. What is wrong inside is told where it is
+written, what is wrong with the whole where the alias stands. For whole jobs, [defaults](#defaults)
+say it shorter; `rota job export` writes everything out.
 
 Durations are written `200ms`, `30s`, `1h30m` or `PT1H30M`; sizes `512KiB`, `100MiB` or `2GB`;
 times in ISO 8601. A time without an offset is in the job's time zone.
@@ -160,10 +169,12 @@ _PARTS = {
     "Git": GIT,
     "Upload": UPLOAD,
     "Artifacts": ARTIFACTS,
+    **PARTS_OF_HTTP,
     "Run limits": RUN_LIMITS,
     "Mount": MOUNT,
     "Rate limit": RATE_LIMIT,
     "After": AFTER,
+    "Follow": FOLLOW,
     "Limit": LIMIT,
     "Resource": RESOURCE,
     "Calendar": CALENDAR,

@@ -13,6 +13,7 @@ from rota.domain.jobfile.cart_fields import CARTS
 from rota.domain.jobfile.declarations import DECLARATIONS
 from rota.domain.jobfile.demands import DEMANDS
 from rota.domain.jobfile.files import SOURCE
+from rota.domain.jobfile.http import HTTP_OF_JOB
 from rota.domain.jobfile.kinds import Choice, Duration, Flag, Instant, Integer, Size, Zone
 from rota.domain.jobfile.parts import (
     DST,
@@ -32,6 +33,7 @@ from rota.domain.jobfile.sections import (
     NEEDS,
     PROSE,
     SCHEDULE,
+    TITLE,
     VARIABLE,
     Field,
     ListOf,
@@ -64,6 +66,13 @@ MAX_STEPS = 200
 _WHAT_IT_IS = (
     Field("name", NAME, "Unique in its project.", required=True, shared=False),
     Field("project", NAME, "The project; the file's, unless given.", shared=False),
+    Field(
+        "title",
+        TITLE,
+        "What people are shown beside its name, in any script.",
+        examples=("Monatsbericht für Köln",),
+        shared=False,
+    ),
     Field("description", PROSE, "What the job is for.", shared=False),
     Field("owner", LINE, "Who looks after the job.", examples=("team-data",)),
     Field("runbook", LINE, "Where to read what to do when it fails; usually an address."),
@@ -134,7 +143,7 @@ _WHEN = (
 _WHAT_IT_RUNS = (
     Field(
         "type",
-        Choice(JobType, later=("http", "external")),
+        Choice(JobType, later=("external",)),
         "What kind of work the job is; `container` is the same as `isolation: container`.",
         "shell",
     ),
@@ -164,7 +173,7 @@ _WHAT_IT_RUNS = (
         "Variables for all steps; none that begins with `ROTA_`.",
         examples=({"PGSSLMODE": "require"},),
     ),
-    Field("http", LATER, "The calls of an http job."),
+    HTTP_OF_JOB,
     Field("url", LATER, "The repository of the short CI form."),
     Field("task", LATER, "The tasks of the short CI form."),
     Field("format", LATER, "The language of the short CI form."),

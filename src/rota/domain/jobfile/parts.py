@@ -5,13 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 
 from rota.domain.jobfile.files import ARTIFACTS
-from rota.domain.jobfile.kinds import Choice, Duration, Flag, Integer, Share
+from rota.domain.jobfile.kinds import Choice, Duration, Flag, Integer, Share, Text
 from rota.domain.jobfile.sections import (
     COMMAND,
     ENV,
+    FOLDER,
     LINE,
     PROSE,
     SHELL,
+    TITLE,
     WORDS,
     Field,
     InputValue,
@@ -26,6 +28,7 @@ from rota.domain.jobfile.slips import (
     STEP_ADVICE,
 )
 from rota.domain.jobfile.walls import WALLS_OF_STEP
+from rota.domain.patterns import MAX_PATTERN
 from rota.domain.spec import Backoff, Fold, Gap, InputType, MisfirePolicy, StepCondition
 
 SHORTEST = timedelta(milliseconds=1)
@@ -122,6 +125,25 @@ INPUT = Section(
             "The value when a trigger gives none; an input without it must be given.",
             examples=("all",),
         ),
+        Field(
+            "options",
+            ListOf(
+                Text(max_length=200, takes_numbers=True),
+                most=200,
+                least=1,
+                instead="write them as a list: [small, large]",
+            ),
+            "The values that an input of type `choice` may have.",
+            examples=(["staging", "production"],),
+        ),
+        Field(
+            "pattern",
+            Text("a regular expression", MAX_PATTERN),
+            "What the whole text must match, for an input of type `string`: a regular expression "
+            "of characters, `[a-z]`, `\\d \\w \\s`, `.`, alternatives, groups and repetitions such "
+            "as `{2,5}`; such a text has at most 1,000 characters.",
+            examples=("[0-9]{4}-[0-9]{2}-[0-9]{2}",),
+        ),
         Field("help", PROSE, "What the input means, for whoever triggers the job."),
     ),
     advice=INPUT_ADVICE,
@@ -131,6 +153,7 @@ STEP = Section(
     "step",
     (
         Field("name", LINE, "What the step is called; `step 1`, `step 2`, … unless given."),
+        Field("title", TITLE, "What people are shown as its name, in any script."),
         Field(
             "run",
             COMMAND,
@@ -144,6 +167,13 @@ STEP = Section(
             WORDS,
             "A command that the script's file is appended to; wins over `shell`.",
             examples=(["/usr/bin/perl", "-w"],),
+        ),
+        Field(
+            "folder",
+            FOLDER,
+            "The folder that the step runs in, below the work folder; the work folder itself, "
+            "unless given.",
+            examples=("services/api",),
         ),
         Field(
             "env",

@@ -23,6 +23,7 @@ from rota.domain.jobfile.walls import (
     ROOT,
     RUN_LIMITS,
     USER,
+    USER_INSIDE,
     NetworkChoice,
     build_limits,
 )
@@ -98,6 +99,13 @@ POLICY = Section(
             examples=(["/srv/models", "/srv/out:rw"],),
         ),
         Field(
+            "container_users",
+            ListOf(USER_INSIDE, most=100),
+            "Users that jobs may have inside containers (`user`); any number but that of root, "
+            "unless given.",
+            examples=(["1000", "root"],),
+        ),
+        Field(
             "executors",
             ListOf(Choice(JobType), most=len(JobType)),
             "Types of jobs that are allowed.",
@@ -149,6 +157,7 @@ def build_policy(document: Mapping[str, Any]) -> Policy:
         registries=_each(document.get("registries"), str),
         pinned_images=document.get("pinned_images", False),
         mounts=_each(document.get("mounts"), str),
+        container_users=_each(document.get("container_users"), str),
         executors=_each(document.get("executors"), JobType),
     )
 
@@ -175,6 +184,7 @@ def policy_document(policy: Policy) -> dict[str, Any]:
         "registries": _listed(policy.registries),
         "pinned_images": policy.pinned_images or None,
         "mounts": _listed(policy.mounts),
+        "container_users": _listed(policy.container_users),
         "executors": _listed(policy.executors),
     }
     return {name: value for name, value in written.items() if value is not None}

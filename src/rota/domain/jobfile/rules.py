@@ -10,21 +10,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeGuard
 
-from rota.domain.errors import Invalid, Problem, did_you_mean, quoted, shown
+from rota.domain.errors import Invalid, Problem, did_you_mean, listed, quoted, shown
+from rota.domain.following import Origin, Source, as_input, parse_source
 from rota.domain.jobfile.build import Document, build_schedule
+from rota.domain.jobfile.demands import job_of
 from rota.domain.jobfile.files import FileValue, check_source, is_file
+from rota.domain.jobfile.http import check_http
 from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.sections import MAX_ENV_BYTES, InputValue
 from rota.domain.jobfile.text import At, Report, UnusableNumber, refuse_repeated, resolve
 from rota.domain.jobfile.walls import check_walls, stated_wall
+from rota.domain.patterns import MAX_TEXT, PatternRefused, compiled
 from rota.domain.quantities import parse_duration
-from rota.domain.resources import SLOTS
+from rota.domain.resources import HTTP_SLOTS, SLOTS
 from rota.domain.schedule import compile_schedule, warnings
 from rota.domain.schedule.zones import load_zone
-from rota.domain.spec import Input, InputType, Isolation, JobSpec, JobType, Late
+from rota.domain.spec import Input, InputType, Isolation, JobSpec, JobType, Late, When
 
 JsonScalar = str | int | float | bool
 GivenInput = JsonScalar | dict[str, Any]  # a file is a mapping, see `FileValue`
+_MOST_OPTIONS_TOLD = 10
+_TEXTS = (InputType.STRING, InputType.CHOICE)
 
 TYPE_WORDS = {
     InputType.STRING: "text",
@@ -32,6 +38,7 @@ TYPE_WORDS = {
     InputType.NUMBER: "a number",
     InputType.BOOLEAN: "true or false",
     InputType.FILE: "a file",
+    InputType.CHOICE: "one of its options",
 }
 
 
@@ -76,9 +83,14 @@ def check_inputs(
     return {name: value for name, value in values.items() if value is not None}
 
 
+def check_input(declared: Input, name: str, given: object, at: At) -> None:
+    """Report what is wrong with a value of an input, which stands elsewhere than under its name."""
+    _value(declared, given, at, name)
+
+
 def is_of_type(value: object, kind: InputType) -> TypeGuard[GivenInput]:
     match kind:
-        case InputType.STRING:
+        case InputType.STRING | InputType.CHOICE:
             return isinstance(value, str)
         case InputType.INTEGER:
             return isinstance(value, int) and not isinstance(value, bool)
@@ -90,11 +102,12 @@ def is_of_type(value: object, kind: InputType) -> TypeGuard[GivenInput]:
             return is_file(value)
 
 
-def _value(declared: Input, given: object, at: At) -> GivenInput | None:
+def _value(declared: Input, given: object, at: At, name: str = "") -> GivenInput | None:
     """Parse the value; None after reporting why there is none."""
+    what = f"input {quoted(name or at.name)}"
     if given is None:
         if declared.default is None:
-            at.refuse(f"input {quoted(at.name)} must be given", declared.help)
+            at.refuse(f"{what} must be given", declared.help)
         return declared.default
     if declared.type is InputType.FILE:
         file = FileValue().check(given, at)
@@ -102,14 +115,51 @@ def _value(declared: Input, given: object, at: At) -> GivenInput | None:
     if InputValue().check(given, at) is INVALID:
         return None
     value = _read(given, declared.type)
-    if is_of_type(value, declared.type):
-        return value
-    at.refuse(f"input {quoted(at.name)} must be {TYPE_WORDS[declared.type]}, not {shown(given)}")
-    return None
+    if not is_of_type(value, declared.type) and declared.type is not InputType.CHOICE:
+        words = TYPE_WORDS[declared.type]
+        at.refuse(f"{what} must be {words}, not {shown(given)}")
+        return None
+    return value if _is_allowed(value, declared, what, at) else None
+
+
+def _is_allowed(value: object, declared: Input, what: str, at: At) -> TypeGuard[JsonScalar]:
+    """Return whether a value is among the options, and has the pattern; else report it."""
+    if declared.type is InputType.CHOICE and value not in declared.options:
+        hint = did_you_mean(value, declared.options) if isinstance(value, str) else ""
+        at.refuse(f"{what} must be {_listed(declared.options)}, not {shown(value)}", hint)
+        return False
+    if declared.pattern and isinstance(value, str) and len(value) > MAX_TEXT:
+        at.refuse(f"{what} is longer than the {MAX_TEXT:,} characters that its pattern allows")
+        return False
+    if declared.pattern and not compiled(declared.pattern).matches(str(value)):
+        at.refuse(f"{what} must match {declared.pattern}, not {shown(value)}", declared.help)
+        return False
+    return True
+
+
+def _listed(options: Sequence[str]) -> str:
+    more = len(options) - _MOST_OPTIONS_TOLD
+    names = [quoted(option) for option in options[:_MOST_OPTIONS_TOLD]]
+    return f"one of {', '.join(names)} and {more} more" if more > 0 else listed(names)
+
+
+def parse_handed(
+    inputs: Mapping[str, Input], values: Mapping[str, object]
+) -> dict[str, GivenInput]:
+    """Parse values that a run hands on to inputs of another; `Invalid` with all that is wrong."""
+    report = Report()
+    at = At.root(report)
+    parsed = {
+        name: _value(inputs[name], as_input(value, inputs[name].type), at.child(name))
+        for name, value in values.items()
+    }
+    _refuse_oversize(parsed, at)
+    report.raise_errors("what is handed on")
+    return {name: value for name, value in parsed.items() if value is not None}
 
 
 def _read(given: object, kind: InputType) -> object:
-    if kind is InputType.STRING or not isinstance(given, str):
+    if kind in (InputType.STRING, InputType.CHOICE) or not isinstance(given, str):
         return given
     try:
         return resolve(given.strip())
@@ -139,9 +189,16 @@ def jobs_of_after(at: At) -> At:
     return jobs if jobs.mark else at
 
 
+def name_of_followed(at: At) -> At:
+    """Return the position of a name under `after`, which may be the whole entry."""
+    name = at.child("job")
+    return name if name.mark else at
+
+
 def _check_resources(resources: Document, at: At) -> None:
-    if SLOTS in resources:
-        at.child(SLOTS).refuse_key(f"{SLOTS} are not asked for: every run takes one")
+    for name in (SLOTS, HTTP_SLOTS):
+        if name in resources:
+            at.child(name).refuse_key(f"{name} are not asked for: every run takes one")
     memory = resources.get("memory")
     if isinstance(memory, int | float) and memory:
         hint = f"write a size: {memory:g}GiB"
@@ -169,18 +226,63 @@ def _check_exclusive(document: Document, at: At) -> None:
 
 def _check_after(document: Document, after: Document, at: At) -> None:
     first: dict[str, At] = {}
-    for index, name in enumerate(after.get("jobs", ())):
-        if name is not INVALID:
-            refuse_repeated(f"job {name}", name, jobs_of_after(at).child(index), first)
-    if "schedule" in document:
-        return
-    if "within" in after:
+    for index, entry in enumerate(after.get("jobs", ())):
+        place = jobs_of_after(at).child(index)
+        if entry is INVALID or (isinstance(entry, Mapping) and "job" not in entry):
+            continue
+        name = job_of(entry)
+        refuse_repeated(f"job {name}", name, name_of_followed(place), first)
+        if "schedule" in document:
+            _refuse_more_than_name(entry, place)
+        else:
+            _check_handed(document, entry, place)
+    if "within" in after and "schedule" not in document:
         message = '"within" needs a schedule: without one no run waits'
         at.child("within").refuse_key(message, "leave it out")
-    for name, given in document.get("inputs", {}).items():
-        if given is not INVALID and given.get("default") is None:
-            message = f"nobody gives input {quoted(name)} to a run that follows another"
-            at.refuse(message, "give it a default")
+
+
+def _refuse_more_than_name(entry: str | Document, at: At) -> None:
+    """Report what a due run cannot have: it waits for completed runs, and follows none of them."""
+    if isinstance(entry, str):
+        return
+    if entry.get("when", When.COMPLETED) != When.COMPLETED:
+        message = f'"when: {entry["when"]}" does not go with a schedule'
+        hint = "a due run waits for completed runs; without a schedule it follows every end"
+        at.child("when").refuse_key(message, hint)
+    if entry.get("with"):
+        message = '"with" does not go with a schedule: a due run follows no single run'
+        at.child("with").refuse_key(message, "leave out the schedule")
+
+
+def _check_handed(document: Document, entry: str | Document, at: At) -> None:
+    """Check what an entry of `after` gives to inputs, and that no other input is left without."""
+    inputs = document.get("inputs", {})
+    given = {} if isinstance(entry, str) else entry.get("with", {})
+    for name, source in given.items():
+        if source is not INVALID:
+            _check_source(name, parse_source(source), inputs, at.child("with").child(name))
+    for name, declared in inputs.items():
+        if declared is not INVALID and declared.get("default") is None and name not in given:
+            message = f"nobody gives input {quoted(name)} to a run that follows {job_of(entry)}"
+            hint = f"give it a default, or a value: with: {{{name}: outputs.KEY}}"
+            at.refuse(message, hint)
+
+
+def _check_source(name: str, source: Source, inputs: Document, at: At) -> None:
+    if name not in inputs:
+        hint = did_you_mean(name, inputs) or "declare it under inputs"
+        at.refuse_key(f"the job has no input {quoted(name)}", hint)
+        return
+    declared = inputs[name]
+    if declared is INVALID:
+        return
+    kind = declared.get("type", InputType.STRING)
+    if source.is_file != (kind == "file"):
+        what = "an artifact" if source.is_file else f"{source.origin} of a run"
+        hint = f"type: file, for input {name}" if source.is_file else "artifacts.PATH is a file"
+        at.refuse(f"input {quoted(name)} is of type {kind}: it cannot be {what}", hint)
+    elif source.origin in (Origin.RUN, Origin.JOB, Origin.STATE) and kind not in _TEXTS:
+        at.refuse(f"input {quoted(name)} must be {TYPE_WORDS[kind]}: {source.origin} is text")
 
 
 _ANCHOR = datetime(2000, 1, 1, tzinfo=UTC)  # whether a schedule is valid does not depend on it
@@ -196,6 +298,7 @@ def check_job(
     """
     _check_type(document, written, at)
     check_source(document, at)
+    check_http(document, written, at, is_whole=is_whole)
     check_walls(document, at, is_whole=is_whole)
     check_schedule(document, at)
     for name in ("starts", "ends"):
@@ -205,7 +308,7 @@ def check_job(
     for index, step in enumerate(document.get("steps", ())):
         if step is not INVALID:
             _check_retry(step.get("retry"), at.child("steps").child(index).child("retry"))
-    _check_inputs(document.get("inputs", {}), at.child("inputs"))
+    _check_inputs(document.get("inputs", {}), written.get("inputs"), at.child("inputs"))
     _check_files(document, at)
     _check_unattended(document, at)
     check_demands(document, written, at)
@@ -213,7 +316,7 @@ def check_job(
 
 def _check_type(document: Document, written: Mapping[str, object], at: At) -> None:
     kind = document.get("type", JobType.SHELL)
-    if written.get("type") not in (None, kind):
+    if written.get("type") not in (None, kind) or kind == JobType.HTTP:
         return
     needed, foreign = ("function", "steps") if kind == JobType.PYTHON else ("steps", "function")
     # What only containers have is refused by a rule of its own: one fault is reported once.
@@ -276,7 +379,7 @@ def _check_retry(retry: Document | None, at: At) -> None:
         at.child("max_delay").refuse("max_delay is shorter than delay")
 
 
-def _check_inputs(inputs: Document, at: At) -> None:
+def _check_inputs(inputs: Document, written: object, at: At) -> None:
     variables: dict[str, str] = {}
     for name, given in inputs.items():
         twin = variables.setdefault(name.upper(), name)
@@ -286,7 +389,8 @@ def _check_inputs(inputs: Document, at: At) -> None:
             )
             at.child(name).refuse_key(message)
         if given is not INVALID:
-            _check_default(given, at.child(name).child("default"))
+            raw = written.get(name) if isinstance(written, Mapping) else None
+            _check_input(given, raw if isinstance(raw, Mapping) else given, at.child(name))
 
 
 def _check_files(document: Document, at: At) -> None:
@@ -305,15 +409,64 @@ def _check_files(document: Document, at: At) -> None:
             at.child("exclusive_by").child(index).refuse(message)
 
 
-def _check_default(given: Document, at: At) -> None:
+def _check_input(given: Document, written: Mapping[str, object], at: At) -> None:
     kind = InputType(given.get("type", InputType.STRING))
-    default = given.get("default")
-    if kind is InputType.FILE and default is not None:
-        at.refuse("a file has no default", "leave it out, or put the file beside the code")
+    has_pattern = _check_pattern(given, kind, at.child("pattern"))
+    if written.get("type") not in (None, kind):
         return
-    if default is not None and not is_of_type(default, kind):
+    has_options = _check_options(given, written, kind, at)
+    default, place = given.get("default"), at.child("default")
+    if default is None:
+        return
+    if kind is InputType.FILE:
+        place.refuse("a file has no default", "leave it out, or put the file beside the code")
+        return
+    if kind is not InputType.CHOICE and not is_of_type(default, kind):
         hint = "put it in quotes, or write its type" if kind is InputType.STRING else ""
-        at.refuse(f"default must be {TYPE_WORDS[kind]}, not {shown(default)}", hint)
+        place.refuse(f"default must be {TYPE_WORDS[kind]}, not {shown(default)}", hint)
+    elif has_pattern and has_options:
+        declared = Input(kind, options=tuple(given.get("options", ())), **_pattern_of(given))
+        _is_allowed(default, declared, "default", place)
+
+
+def _pattern_of(given: Document) -> dict[str, str]:
+    return {"pattern": given["pattern"]} if "pattern" in given else {}
+
+
+def _check_pattern(given: Document, kind: InputType, at: At) -> bool:
+    """Return whether the pattern, if there is one, can be used."""
+    if "pattern" not in given:
+        return True
+    if kind is not InputType.STRING:
+        at.refuse_key(f'"pattern" does not go with type {kind}', "it is for type: string")
+        return False
+    try:
+        compiled(given["pattern"])
+    except PatternRefused as error:
+        at.refuse(f"the pattern cannot be used: {error}")
+        return False
+    return True
+
+
+def _check_options(given: Document, written: Mapping[str, object], kind: InputType, at: At) -> bool:
+    """Return whether the options are such of a choice, and each is there once."""
+    options = given.get("options")
+    if kind is not InputType.CHOICE:
+        if options is not None:
+            at.child("options").refuse_key('"options" need type: choice', "add type: choice")
+        return options is None
+    if options is None and written.get("options") is not None:
+        return False
+    if options is None:
+        at.refuse(f"input {quoted(at.name)} has no options", "write options: [FIRST, SECOND]")
+        return False
+    first: dict[str, At] = {}
+    for index, option in enumerate(options):
+        if option is not INVALID:
+            refuse_repeated(
+                f"option {quoted(option)}", option, at.child("options").child(index), first
+            )
+    return INVALID not in options
 
 
 def _check_unattended(document: Document, at: At) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,6 +14,7 @@ from rota.domain.jobfile.slips import Advice
 from rota.domain.jobfile.text import MAX_INTEGER, MAX_NAME, At, Report
 from rota.domain.spec import RESERVED_ENV
 
+JOINERS = "\u200c\u200d"
 _TAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 
 
@@ -131,6 +133,31 @@ class MapOf:
 
 def _bytes(entries: Mapping[str, object]) -> int:
     return sum(len(f"{name}{value}".encode(errors="replace")) for name, value in entries.items())
+
+
+@dataclass(frozen=True, slots=True)
+class TextOr:
+    """Text that stands for a whole thing, or a mapping that says more of it; both are kept."""
+
+    text: Text
+    section: Section
+    is_name: bool = True  # the text may be any name, also that of a field
+
+    @property
+    def words(self) -> str:
+        return f"{self.text.words}, or {self.section.words}"
+
+    def check(self, value: object, at: At) -> object:
+        if isinstance(value, Mapping):
+            return self.section.check(value, at)
+        if not self.is_name and isinstance(value, str) and value in self.section.by_name:
+            message = f"{at.name} must be {self.text.words}, or a mapping, not {shown(value)}"
+            at.refuse(message, f"for all of them write {{{value}: {{}}}}")
+            return INVALID
+        return self.text.check(value, at)
+
+    def schema(self) -> Schema:
+        return {"anyOf": [self.text.schema(), self.section.schema()]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +316,58 @@ class Section:
         return {"anyOf": [mapping, self.by_name[self.shorthand].kind.schema()]}
 
 
+@dataclass(frozen=True, slots=True)
+class Title(Scalar):
+    """Text for people, in any script, that looks the same wherever it stands."""
+
+    words: str = "text on one line"
+
+    def accept(self, value: object, at: At) -> object:
+        text = Text(self.words, MAX_TITLE).accept(value, at)
+        assert isinstance(text, str)
+        if found := next(filter(_is_unseen, text), None):
+            raise Refused(
+                f"{at.name} must not contain U+{ord(found):04X}, which is not seen",
+                "it may change how the text around it looks: leave it out",
+            )
+        if text != text.strip():
+            raise Refused(f"{at.name} must not begin or end with a blank")
+        return text
+
+    def schema(self) -> Schema:
+        return {"type": "string", "minLength": 1, "maxLength": MAX_TITLE}
+
+
+def _is_unseen(character: str) -> bool:
+    """Return whether a character only steers how others are shown; scripts need the joiners."""
+    return unicodedata.category(character) == "Cf" and character not in JOINERS
+
+
+@dataclass(frozen=True, slots=True)
+class Folder(Scalar):
+    """Path of a folder below another one."""
+
+    words: str = "a path below the work folder such as src/app"
+
+    def accept(self, value: object, at: At) -> object:
+        text = Text(self.words, 1_024).accept(value, at)
+        assert isinstance(text, str)
+        if text.startswith("/"):
+            raise Refused(hint="a folder of the worker is source: {path: /FOLDER}")
+        parts = text.removesuffix("/").split("/")
+        if ".." in parts:
+            raise Refused(f"{at.name} must not lead out of the work folder", "leave out ..")
+        if any(not part or part == "." for part in parts):
+            raise Refused(hint="write its names with one slash between them: src/app")
+        return text.removesuffix("/")
+
+    def schema(self) -> Schema:
+        pattern = r"^(?!/)(?!(.*/)?\.{1,2}(/|$))(?!.*//)[^\x00-\x1f]+$"
+        return {"type": "string", "maxLength": 1_024, "pattern": pattern}
+
+
 MAX_SCRIPT = 1024 * 1024
+MAX_TITLE = 120
 MAX_ENV_BYTES = 128 * 1024
 MAX_EXPRESSIONS = 20
 MAX_INPUT_TEXT = 64 * 1024
@@ -312,6 +390,8 @@ LABEL = Text(
     pattern=r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}",
 )
 LINE = Text("text on one line", 200)
+TITLE = Title()
+FOLDER = Folder()
 PROSE = Text(max_length=10_000, min_length=0, lines=True)
 PATH = Text("an absolute path", 4_096, pattern=r"/[^\x00-\x1f]*")
 SHELL = Text("the name of a shell", 64, pattern=r"[A-Za-z0-9][A-Za-z0-9._+-]*")

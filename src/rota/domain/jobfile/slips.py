@@ -370,7 +370,7 @@ JOB_ADVICE = Advice(
     form="{name: NAME, steps: [{run: COMMAND}]}",
     slips=_SHARED_BY_JOBS
     | _meaning(
-        name="id title job",
+        name="id job",
         description="desc comment summary",
         schedule="cron crontab at when on trigger triggers rrule",
         after="depends_on dependencies depends requires upstream",
@@ -390,7 +390,9 @@ STEP_ADVICE = Advice(
     form="{run: COMMAND}",
     slips=_meaning(
         run="command cmd script exec bash sh",
-        name="id title",
+        name="id",
+        title="label display_name",
+        folder="cwd workdir working_dir working_directory chdir directory dir",
         env="environment environ variables vars",
         timeout="timeout_seconds timeout_minutes",
         continue_on_error="ignore_errors allow_failure",
@@ -400,14 +402,19 @@ STEP_ADVICE = Advice(
             "a step runs a command: run: COMMAND": "uses action",
             "the image is the job's: write it there": "image",
             "did you mean if: success, failure or always?": "when condition",
-            "go there in the script: cd /FOLDER": "cwd workdir working_dir working_directory chdir",
         }
     ),
 )
 
 INPUT_ADVICE = Advice(
     form="{default: all}",
-    slips=_meaning(help="description desc", default="value", type="kind")
+    slips=_meaning(
+        help="description desc",
+        default="value",
+        type="kind",
+        options="choices choice enum values one_of",
+        pattern="regex regexp match format",
+    )
     | _saying({"an input without a default has to be given": "required"}),
 )
 
@@ -447,7 +454,18 @@ ARTIFACTS_ADVICE = Advice(
 )
 
 AFTER_ADVICE = Advice(
-    slips=_meaning(jobs="job names upstream on", within="timeout wait wait_for"),
+    slips=_meaning(jobs="names upstream on", within="timeout wait wait_for")
+    | _saying({"jobs stand in a list: after: [{job: NAME, when: failed}]": "job when with"}),
+)
+
+FOLLOW_ADVICE = Advice(
+    form="{job: NAME, when: failed}",
+    slips=_meaning(
+        job="name jobs upstream on",
+        when="if state states condition status",
+        **{"with": "inputs outputs give gives pass args"},
+    )
+    | _saying({'"within" stands beside "jobs": after: {jobs: […], within: 2h}': "within"}),
 )
 
 TAKEN_LIMIT_ADVICE = Advice(
@@ -536,7 +554,7 @@ CART_ADVICE = Advice(
         max_parallel="max_concurrency concurrency max_in_flight parallelism forks",
         schedule="cron at when starts_at",
         group_size="groups batch batch_size ramp serial",
-        items="hosts targets matrix",
+        items="hosts targets",
         items_from="file csv items_file inventory",
         failures="max_failures max_fail_percentage",
     )

@@ -1,7 +1,8 @@
 """Parser of job file text into plain data, as YAML 1.2 core, with the position of every value.
 
 It works on the parser's events, so that each guard acts before anything is built from hostile
-text: memory and time stay proportional to a text of at most `MAX_BYTES`.
+text: memory and time stay proportional to a text of at most `MAX_BYTES`. An alias counts as if all
+that it stands for had been written out, so that a short text cannot become a long one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import yaml
 
-from rota.domain.errors import Invalid, Problem, quoted
+from rota.domain.errors import Invalid, Problem, did_you_mean, quoted
 from rota.domain.jobfile.slips import explain_syntax
 
 MAX_INTEGER = 2**63 - 1
@@ -77,6 +78,7 @@ def _fraction(text: str) -> float:
 MAX_BYTES = 4 * 1024 * 1024
 MAX_DEPTH = 32
 MAX_NODES = 300_000
+MAX_ANCHORS = 1_000
 
 Data: TypeAlias = "bool | int | float | str | list[Data] | dict[str, Data] | None"
 
@@ -160,50 +162,97 @@ def _join_surrogates(text: str) -> str:
     return _SURROGATE_PAIR.sub(join, text)
 
 
-class _OpenList:
-    """A list whose end has not been seen."""
+@dataclass(frozen=True, slots=True)
+class _Anchored:
+    """Value that aliases may stand for, and what it takes to write it out."""
+
+    value: Data
+    mark: Mark
+    nodes: int
+    characters: int
+    depth: int  # 0: a single value
+
+
+class _Open:
+    """A list or mapping whose end has not been seen."""
 
     awaits_key = False
 
-    def __init__(self, value: list[Data], children: dict[str | int, Mark]) -> None:
-        self._value = value
-        self._children = children
+    def __init__(self, value: Any, mark: Mark, nodes: int, characters: int) -> None:
+        self.value = value
+        self.mark = mark
+        self.anchor: str | None = None
+        self.began = (nodes, characters)  # how many there were before it
+        self.depth = 0  # of what it has in it
+        self._children: dict[str | int, Mark] = mark.children if mark.children is not None else {}
+
+    def attach(self, value: Data, mark: Mark) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _OpenList(_Open):
+    """A list whose end has not been seen."""
 
     def attach(self, value: Data, mark: Mark) -> None:
-        self._children[len(self._value)] = mark
-        self._value.append(value)
+        self._children[len(self.value)] = mark
+        self.value.append(value)
 
 
-class _OpenMapping:
+class _OpenMapping(_Open):
     """A mapping whose end has not been seen."""
 
-    def __init__(self, value: dict[str, Data], children: dict[str | int, Mark]) -> None:
-        self._value = value
-        self._children = children
+    def __init__(self, value: dict[str, Data], mark: Mark, nodes: int, characters: int) -> None:
+        super().__init__(value, mark, nodes, characters)
         self._key = ""
         self._key_position = Position(0, 0)
+        self._merged: tuple[Data, Mark] | None = None  # what stands under `<<`
+        self._is_merge = False  # of the next value
         self.awaits_key = True
 
-    def take_key(self, key: str, position: Position) -> Mark | None:
+    def take_key(self, key: str, position: Position, *, is_merge: bool) -> Mark | None:
         """Remember the key of the next value; return where it stood before, if it is repeated."""
-        self._key, self._key_position = key, position
+        self._key, self._key_position, self._is_merge = key, position, is_merge
         self.awaits_key = False
+        if is_merge:
+            return self._merged[1] if self._merged else None
         return self._children.get(key)
 
     def attach(self, value: Data, mark: Mark) -> None:
         mark.key = self._key_position
-        self._children.setdefault(self._key, mark)
-        self._value.setdefault(self._key, value)
+        if self._is_merge:
+            self._merged = self._merged or (value, mark)
+        else:
+            self._children.setdefault(self._key, mark)
+            self.value.setdefault(self._key, value)
         self.awaits_key = True
+
+    def close(self) -> None:
+        """Merge what stands under `<<`: keys of the mapping itself win, then the first mapping."""
+        if self._merged is None:
+            return
+        value, mark = self._merged
+        is_list = isinstance(value, list)
+        for index, each in enumerate(value if isinstance(value, list) else [value]):
+            where = (mark.children or {})[index] if is_list else mark
+            if not isinstance(each, dict):
+                hint = "write <<: *NAME, or <<: [*ONE, *OTHER]"
+                raise unreadable("<< takes a mapping, or a list of such", where.position, hint)
+            for key, entry in each.items():
+                if key not in self.value:
+                    self.value[key] = entry
+                    self._children[key] = (where.children or {})[key]
 
 
 @dataclass(slots=True)
 class _Tree:
     """Builder of data and marks from parser events."""
 
-    stack: list[_OpenList | _OpenMapping] = field(default_factory=list)
+    stack: list[_Open] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    anchors: dict[str, _Anchored] = field(default_factory=dict)
     nodes: int = 0
+    characters: int = 0  # of all values
     documents: int = 0
     root: tuple[Data, Mark] | None = None
 
@@ -223,9 +272,26 @@ class _Tree:
             hint = 'keep one document per file, without "---" between jobs'
             raise unreadable("the file has more than one YAML document", _position(event), hint)
 
-    def refuse_alias(self, event: yaml.AliasEvent) -> None:
-        hint = f'write the value out, or put it under "defaults"; {_IF_TEXT}'
-        raise unreadable("YAML aliases (*name) are not supported", _position(event), hint)
+    def take_alias(self, event: yaml.AliasEvent) -> None:
+        """Take what an anchor stands at, as if it were written out here."""
+        position, name = _position(event), event.anchor or ""
+        if any(each.anchor == name for each in self.stack):
+            raise unreadable(f"*{name} stands inside of what it names", position)
+        found = self.anchors.get(name)
+        if found is None:
+            hint = did_you_mean(name, self.anchors) or _IF_TEXT
+            raise unreadable(f"nothing before has the anchor &{name}", position, hint)
+        self._count(position, found.nodes, found.characters)
+        self._refuse_depth(found.depth, position)
+        top = self.stack[-1] if self.stack else None
+        if top is not None and top.awaits_key:
+            if not isinstance(found.value, str):
+                raise unreadable("a key must be text, not an alias of another value", position)
+            self._take_key(top, found.value, position, plain=False)
+            return
+        # What is wrong inside is told where it is written; what is wrong with the whole, here.
+        mark = Mark(position, position, found.mark.written, found.mark.children)
+        self._attach(found.value, mark, found.depth)
 
     def take_scalar(self, event: yaml.ScalarEvent) -> None:
         position = self._enter(event)
@@ -235,56 +301,78 @@ class _Tree:
             self._take_key(top, event.value, position, plain)
         else:
             value = self._resolve(event.value, position) if plain else event.value
-            self._attach(value, Mark(position, position, event.value if plain else None))
+            mark = Mark(position, position, event.value if plain else None)
+            self._attach(value, mark)
+            if event.anchor is not None:
+                self._keep(event.anchor, _Anchored(value, mark, 1, len(event.value), 0), position)
 
     def open_list(self, event: yaml.SequenceStartEvent) -> None:
-        value: list[Data] = []
-        children: dict[str | int, Mark] = {}
-        self._open(event, value, children)
-        self.stack.append(_OpenList(value, children))
+        self._open(event, _OpenList, [])
 
     def open_mapping(self, event: yaml.MappingStartEvent) -> None:
-        value: dict[str, Data] = {}
-        children: dict[str | int, Mark] = {}
-        self._open(event, value, children)
-        self.stack.append(_OpenMapping(value, children))
+        self._open(event, _OpenMapping, {})
 
     def close(self, _: yaml.CollectionEndEvent) -> None:
-        self.stack.pop()
+        closed = self.stack.pop()
+        closed.close()
+        if self.stack:
+            self.stack[-1].depth = max(self.stack[-1].depth, closed.depth + 1)
+        if closed.anchor is not None:
+            nodes, characters = closed.began
+            size = (self.nodes - nodes, self.characters - characters)
+            anchored = _Anchored(closed.value, closed.mark, *size, closed.depth + 1)
+            self._keep(closed.anchor, anchored, closed.mark.position)
+
+    def _keep(self, anchor: str, anchored: _Anchored, position: Position) -> None:
+        """Keep what an anchor stands at; one of that name before is for aliases before."""
+        if len(self.anchors) >= MAX_ANCHORS:
+            raise unreadable(f"the file has more than {MAX_ANCHORS:,} anchors", position)
+        self.anchors[anchor] = anchored
 
     def _enter(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent) -> Position:
         """Apply the guards that every key and value passes."""
-        self.nodes += 1
         position = _position(event)
-        if self.nodes > MAX_NODES:
-            raise unreadable(f"the file has more than {MAX_NODES:,} keys and values", position)
-        if event.anchor is not None:
-            raise unreadable("YAML anchors (&name) are not supported", position, _IF_TEXT)
+        self._count(position, 1, len(event.value) if isinstance(event, yaml.ScalarEvent) else 0)
         if event.tag is not None:
             raise unreadable("YAML tags (!name) are not supported", position, _IF_TEXT)
         return position
 
-    def _open(
-        self, event: yaml.CollectionStartEvent, value: Data, children: dict[str | int, Mark]
-    ) -> None:
+    def _count(self, position: Position, nodes: int, characters: int) -> None:
+        self.nodes += nodes
+        self.characters += characters
+        if self.nodes > MAX_NODES:
+            raise unreadable(f"the file has more than {MAX_NODES:,} keys and values", position)
+        if self.characters > MAX_BYTES:
+            limit = MAX_BYTES // (1024 * 1024)
+            message = f"the file is larger than {limit} MiB with aliases written out"
+            raise unreadable(message, position)
+
+    def _open(self, event: yaml.CollectionStartEvent, kind: type[_Open], value: Data) -> None:
+        began = (self.nodes, self.characters)
         position = self._enter(event)
         if self.stack and self.stack[-1].awaits_key:
             raise unreadable("a key must be text, not a list or a mapping", position, _IF_TEXT)
-        if len(self.stack) >= MAX_DEPTH:
-            raise unreadable(f"nested deeper than {MAX_DEPTH} levels", position)
-        self._attach(value, Mark(position, position, children=children))
+        self._refuse_depth(1, position)
+        mark = Mark(position, position, children={})
+        self._attach(value, mark)
+        opened = kind(value, mark, *began)
+        opened.anchor = event.anchor
+        self.stack.append(opened)
 
-    def _attach(self, value: Data, mark: Mark) -> None:
+    def _refuse_depth(self, more: int, position: Position) -> None:
+        if len(self.stack) + more > MAX_DEPTH:
+            raise unreadable(f"nested deeper than {MAX_DEPTH} levels", position)
+
+    def _attach(self, value: Data, mark: Mark, depth: int = 0) -> None:
         if self.stack:
+            self.stack[-1].depth = max(self.stack[-1].depth, depth)
             self.stack[-1].attach(value, mark)
         else:
             self.root = (value, mark)
 
-    def _take_key(self, parent: _OpenMapping, key: str, position: Position, plain: bool) -> None:
-        if plain and key == "<<":
-            hint = 'write the fields out, or put them under "defaults"'
-            raise unreadable("YAML merge keys (<<) are not supported", position, hint)
-        if first := parent.take_key(key, position):
+    def _take_key(self, parent: _Open, key: str, position: Position, plain: bool) -> None:
+        assert isinstance(parent, _OpenMapping)  # nothing else awaits a key
+        if first := parent.take_key(key, position, is_merge=plain and key == "<<"):
             self._note(f"key {quoted(key)} is already in line {first.key.line}", position)
 
     def _resolve(self, text: str, position: Position) -> Data:
@@ -305,7 +393,7 @@ def _position(event: yaml.Event) -> Position:
 
 _HANDLERS: Mapping[type[yaml.Event], Callable[[_Tree, Any], None]] = {
     yaml.DocumentStartEvent: _Tree.start_document,
-    yaml.AliasEvent: _Tree.refuse_alias,
+    yaml.AliasEvent: _Tree.take_alias,
     yaml.ScalarEvent: _Tree.take_scalar,
     yaml.SequenceStartEvent: _Tree.open_list,
     yaml.MappingStartEvent: _Tree.open_mapping,

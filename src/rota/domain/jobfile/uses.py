@@ -10,7 +10,7 @@ from typing import TypeAlias
 from rota.domain.errors import Problem, did_you_mean, quoted
 from rota.domain.gates import cycle_text, find_cycle
 from rota.domain.jobfile.demands import Access
-from rota.domain.jobfile.rules import jobs_of_after
+from rota.domain.jobfile.rules import jobs_of_after, name_of_followed
 from rota.domain.jobfile.text import At, Position, dotted
 from rota.domain.keys import Declaration, Limit, Resource, Sharing
 from rota.domain.resources import UNIT, USUAL_NAMES, Vector, fits, format_amount
@@ -115,7 +115,7 @@ def _uses(spec: JobSpec, document: Mapping[str, object], at: At) -> Iterator[Use
         yield UsedLimit(name, *_where(at.child("rate_limits").child(index)), tokens)
     followed = jobs_of_after(at.child("after"))
     for index, name in enumerate(spec.after.jobs):
-        yield UsedJob(name, *_where(followed.child(index)))
+        yield UsedJob(name, *_where(name_of_followed(followed.child(index))))
 
 
 def _where(at: At, *, is_key: bool = False) -> tuple[str, Position]:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rota.domain.jobfile.http import NOT_OF_HTTP
 from rota.domain.jobfile.kinds import (
     INVALID,
     Choice,
@@ -63,7 +64,7 @@ USER = Text(
     32,
     pattern=r"[A-Za-z_][A-Za-z0-9_.-]{0,31}",
 )
-_USER_INSIDE = Text(
+USER_INSIDE = Text(
     "a user of the image, by name or number, perhaps with a group: app or 1000:1000",
     65,
     pattern=f"{_WORD}(?::{_WORD})?",
@@ -239,7 +240,7 @@ WALLS_OF_JOB = (
     ),
     Field(
         "user",
-        _USER_INSIDE,
+        USER_INSIDE,
         "The user inside the container; 65534, unless given.",
         examples=("app", "1000:1000"),
     ),
@@ -261,13 +262,17 @@ _A_STEP = "a command is a step: steps: [{run: COMMAND}]"
 _OF_STEPS = ("isolation", "network", "run_as", "limits")
 _NOT_OF_FUNCTIONS = (*_OF_STEPS, *OF_CONTAINERS)
 _NOT_OF_CONTAINERS = ("run_as", "source")
+_WITHOUT_COMMANDS: Mapping[object, str] = {  # types that no wall can stand around, and why
+    JobType.PYTHON: "functions run in their worker's host",
+    JobType.HTTP: "another system does the work",
+}
 
 
 def stated_wall(document: Document) -> Isolation | None:
     """Return the wall that a document names; None: it leaves that to what is below it."""
     if document.get("type") == JobType.CONTAINER:
         return Isolation.CONTAINER
-    if document.get("type") == JobType.PYTHON:
+    if document.get("type") in _WITHOUT_COMMANDS:
         return Isolation.PROCESS
     written = document.get("isolation")
     return Isolation(written) if written is not None else None
@@ -275,8 +280,9 @@ def stated_wall(document: Document) -> Isolation | None:
 
 def inheritable(lower: Document, own: Document) -> dict[str, Any]:
     """Return what a document takes of the one below it: nothing that its own wall cannot have."""
-    if own.get("type", lower.get("type")) == JobType.PYTHON:
-        return _without(lower, _NOT_OF_FUNCTIONS)
+    kind = own.get("type", lower.get("type"))
+    if kind in _WITHOUT_COMMANDS:
+        return _without(lower, _NOT_OF_FUNCTIONS + (NOT_OF_HTTP if kind == JobType.HTTP else ()))
     stated = stated_wall(own)
     taken = dict(lower)
     if stated is not None:
@@ -328,7 +334,7 @@ class Misfit:
 
 def misfits(document: Document, scope: str, *, is_whole: bool) -> Iterator[Misfit]:
     """Yield what does not go together. `is_whole`: nothing more comes from below."""
-    if document.get("type") == JobType.PYTHON:
+    if document.get("type") in _WITHOUT_COMMANDS:
         yield from _of_function(document)
         return
     wall = stated_wall(document)
@@ -347,9 +353,8 @@ def misfits(document: Document, scope: str, *, is_whole: bool) -> Iterator[Misfi
 def _of_function(document: Document) -> Iterator[Misfit]:
     for name in _NOT_OF_FUNCTIONS:
         if name in document and document[name] != Isolation.PROCESS:
-            message = (
-                f'"{name}" does not go with type python: functions run in their worker\'s host'
-            )
+            kind = document["type"]
+            message = f'"{name}" does not go with type {kind}: {_WITHOUT_COMMANDS[kind]}'
             yield Misfit((name,), message, "leave it out, or run a command with type shell")
 
 

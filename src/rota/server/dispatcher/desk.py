@@ -45,6 +45,8 @@ class Desk:
     # What this server believes it holds, each with the work it was given with.
     held: dict[Fence, GivenWork] = field(default_factory=dict)
     known_specs: set[Ref] = field(default_factory=set)
+    http_jobs: set[Ref] = field(default_factory=set)  # versions of type http that it was sent
+    http: set[Fence] = field(default_factory=set)  # the held ones that are attempts at these
     has_backlog: bool = True  # the latest claim left runs behind, as far as is known
     takes_nothing: bool = False  # the worker stops, or is drained, or is not settled
     is_retiring: bool = False  # our server stops
@@ -72,14 +74,26 @@ class Desk:
         return cls(session, takes_nothing=True, is_settled=False)
 
     def free(self, after: int = 0) -> int:
-        """Return how many slots are free, or will be after that many attempts have ended."""
+        """Return how many slots are free, or will be after that many attempts have ended.
+
+        Where one is free, and it has got jobs of type http before, their slots count as well.
+        """
         if self.takes_nothing or self.is_retiring:
             return 0
-        return self.session.slots - len(self.held) + after
+        slots = self.session.slots - len(self.held) + len(self.http) + after
+        return slots + self.free_for_http if self.http_jobs and slots > 0 else slots
+
+    @property
+    def free_for_http(self) -> int:
+        """Return for how many jobs of type http there is room, which take no slot."""
+        if self.takes_nothing or self.is_retiring:
+            return 0
+        return max(self.session.http_slots - len(self.http), 0)
 
     def room(self, most: int) -> Room | None:
         """Return the room to claim for, at most so many free slots; None: no slot is free."""
-        slots = min(self.free(), most)
+        free = self.free()
+        slots = min(free if free > 0 else self.free_for_http, most)
         return Room(self.session.id, slots, self.session.stream) if slots > 0 else None
 
     async def wait_for_room(self) -> None:
@@ -100,6 +114,8 @@ class Desk:
         """Forget attempts that have ended."""
         for fence in fences:
             self.held.pop(fence, None)
+        if self.http:
+            self.http.difference_update(fences)
         if self.watched:
             self.watched.difference_update([fence.run for fence in fences])
 
@@ -160,6 +176,16 @@ class Desk:
         oldest = min(self._open_claims, default=self._claims_begun + 1)
         self._unordered = {e: self._unordered.get(e, self._claims_begun) for e in unordered}
         return frozenset(each for each, latest in self._unordered.items() if latest < oldest)
+
+    def mark_http(self, given: GivenWork) -> None:
+        """Note which of these attempts take no slot, now that their jobs are known."""
+        places = {at for at, job in enumerate(given.batch.jobs) if job in self.http_jobs}
+        job_of = given.batch.job_of or [0] * len(given.fences)
+        self.http.update(
+            fence
+            for fence, place in zip(given.fences, job_of, strict=True)
+            if place in places and fence in self.held
+        )
 
     def order(self, order: Cancel | Watch | Move) -> None:
         """Queue an order to be sent to the worker."""

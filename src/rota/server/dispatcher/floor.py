@@ -15,7 +15,7 @@ from rota.domain.errors import Conflict, Denied, LockedTooLong, NotFound, StaleS
 from rota.domain.ids import JobId, SessionId, micros
 from rota.domain.lease import DEFAULT_LEASE
 from rota.domain.run import AttemptResult
-from rota.domain.spec import JobSpec
+from rota.domain.spec import JobSpec, JobType
 from rota.operations import credentials, output, workers
 from rota.operations.engine import Engine
 from rota.operations.specs import Ref
@@ -35,6 +35,7 @@ from rota.ports.work import (
     Outcome,
     OutputChunk,
     Progress,
+    RemoteHandle,
     Report,
     ReportAnswer,
     SpecEntry,
@@ -220,6 +221,11 @@ class Floor:
         await self._note_refused(session, "note", tuple(refused))
         self._tell_followers(session, noted)
 
+    async def keep_handles(self, session: str, items: Sequence[RemoteHandle]) -> ReportAnswer:
+        refused = await self._engine.store.keep_handles(SessionId(session), items)
+        await self._note_refused(session, "handle", refused)
+        return ReportAnswer(refused)
+
     def _tell_followers(self, session: str, fences: Collection[Fence]) -> None:
         """Notify those who follow these attempts that there is news."""
         desk = self._desks.get(session)
@@ -313,7 +319,7 @@ class Floor:
 
     async def _feed_once(self, desk: Desk, taker: Taker) -> None:
         if desk.free() <= 0:
-            await desk.wait_for_room()
+            await self._wait_for_room(desk)
         elif desk.has_backlog:
             await self._claim(desk)
         else:
@@ -323,6 +329,17 @@ class Floor:
                 await self._claim(desk)
             else:
                 await self._claim_by_ticket(ticket, desk, taker)
+
+    async def _wait_for_room(self, desk: Desk) -> None:
+        """Wait until a slot is free; from time to time look for work that needs none."""
+        if not desk.free_for_http:
+            await desk.wait_for_room()
+            return
+        try:
+            async with asyncio.timeout(self._config.poll_interval.total_seconds()):
+                await desk.wait_for_room()
+        except TimeoutError:
+            await self._claim(desk)
 
     def _idle(self, desk: Desk) -> IdleDesk:
         return IdleDesk(desk, self._config.batch_size, self._dispatch)
@@ -364,6 +381,8 @@ class Floor:
             return
         refs = {(JobId(job), version) for job, version in claimed.jobs}
         specs, unreadable = await self._new_specs(desk, refs)
+        if desk.http_jobs:
+            desk.mark_http(given)
         if not unreadable:
             desk.send(given, specs)
             self._request_output(desk, claimed.runs, self._awaited)
@@ -399,6 +418,7 @@ class Floor:
                 unseen = refs - unreadable
             specs = await self._engine.specs.find(self._engine.store, unseen)
             desk.known_specs |= specs.keys()
+            desk.http_jobs |= {ref for ref, spec in specs.items() if spec.type == JobType.HTTP}
             found |= specs
             unreadable |= unseen - specs.keys()
         return tuple(SpecEntry(*ref, spec) for ref, spec in found.items()), unreadable

@@ -20,6 +20,7 @@ from rota.api.output import LogWindow
 from rota.api.runs import Run as RunAnswer
 from rota.domain.access import ProjectSet
 from rota.domain.errors import Invalid, NotFound
+from rota.domain.following import follow_words
 from rota.domain.job import Job
 from rota.domain.jobfile import read_job, to_yaml
 from rota.domain.jobfile.walls import shown_walls
@@ -90,12 +91,14 @@ class PauseBody(Body):
 class _Definition:
     """Description of one version of a job."""
 
+    title: str = ""
     description: str = ""
     owner: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     type: str = ""
     schedule: api.Schedule | None = None
     follows: tuple[str, ...] = ()
+    after: tuple[api.Follow, ...] = ()
     unreadable: str = ""  # why this server cannot read it; "": it can
 
 
@@ -149,12 +152,14 @@ def _worked_out(job: Job, next_at: datetime | None) -> dict[str, Any]:
     definition = _definition(job)
     return {
         "etag": job.digest,
+        "title": definition.title,
         "description": definition.description,
         "owner": definition.owner,
         "labels": definition.labels,
         "type": definition.type,
         "schedule": definition.schedule,
         "follows": definition.follows,
+        "after": definition.after,
         "unreadable": definition.unreadable,
         "next_at": _on_clocks(job, next_at) if next_at else None,
         "set": job.set_name,
@@ -207,12 +212,16 @@ def _read(job: Job) -> _Definition:
 
 def _describe(spec: JobSpec, anchor: datetime) -> _Definition:
     return _Definition(
+        title=spec.title,
         description=spec.description,
         owner=spec.owner,
         labels=spec.labels,
         type=spec.type,
         schedule=_schedule(spec, anchor),
         follows=spec.after.jobs,
+        after=tuple(
+            fill(api.Follow, follow, words=follow_words(follow)) for follow in spec.after.follows
+        ),
     )
 
 

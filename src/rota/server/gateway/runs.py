@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import Query
 from pydantic import Field
@@ -25,7 +25,7 @@ from rota.domain.states import LEASED_STATES, RunState
 from rota.operations import runs, why
 from rota.operations.carts import find_cart
 from rota.operations.engine import Engine
-from rota.operations.runs import hold, let_go, set_priority, trigger_batch
+from rota.operations.runs import hold, let_go, linked_runs, set_priority, trigger_batch
 from rota.operations.tenants import sight_of
 from rota.operations.why import Explanation, in_short, see_run, see_runs
 from rota.ports.records import RunQuery
@@ -73,6 +73,9 @@ _RESOLUTIONS = {
 _Priority = Annotated[int, Field(ge=LEAST_PRIORITY, le=GREATEST_PRIORITY)]
 _Term = Annotated[str | None, Query(max_length=1_000)]
 
+Titles: TypeAlias = Mapping[str, str]  # of steps, by name
+_NO_TITLES: Titles = {}
+
 job_router = api_router("jobs", is_busy=True)  # triggering is the busiest of all calls
 router = api_router("runs", is_busy=True)
 
@@ -117,16 +120,30 @@ async def run_detail(engine: Engine, run: Run) -> api.RunDetail:
     attempts = await engine.store.attempts(run.id)
     late = await engine.store.late_results(run.id)
     version = (run.job_id, run.job_version)
-    documents = await engine.store.documents([version])
+    document = (await engine.store.documents([version])).get(version, {})
+    titles = _titles(document)
+    after, following = await linked_runs(engine, run)
     seen = await see_run(engine, run)
     return fill(
         api.RunDetail,
         seen,
         **_worked_out(seen, note),
-        attempts=tuple(attempt_answer(each, note) for each in attempts),
+        attempts=tuple(attempt_answer(each, note, titles) for each in attempts),
         late_results=tuple(fill(api.LateResult, result) for result in late),
-        **shown_walls(documents.get(version, {})),
+        after=None if after is None else fill(api.LinkedRun, after),
+        followed_by=tuple(fill(api.LinkedRun, each) for each in following),
+        title=document.get("title", ""),
+        **shown_walls(document),
     )
+
+
+def _titles(document: Mapping[str, Any]) -> Titles:
+    """Return the titles of steps of a job, by the names that workers know them by."""
+    return {
+        step.get("name", f"step {number}"): step["title"]
+        for number, step in enumerate(document.get("steps", ()), 1)
+        if "title" in step
+    }
 
 
 async def run_page(engine: Engine, query: RunQuery, limit: int) -> Page[api.Run]:
@@ -176,7 +193,9 @@ def _note_answer(note: Note) -> api.Note:
     )
 
 
-def attempt_answer(attempt: Attempt, note: Note | None = None) -> api.Attempt:
+def attempt_answer(
+    attempt: Attempt, note: Note | None = None, titles: Titles = _NO_TITLES
+) -> api.Attempt:
     """Build the answer of an attempt; one that goes on is known by the note of its worker."""
     steps, output = attempt.steps, attempt.output
     if note is not None and attempt.result is None and note.attempt == attempt.number:
@@ -186,15 +205,15 @@ def attempt_answer(attempt: Attempt, note: Note | None = None) -> api.Attempt:
         api.Attempt,
         attempt,
         duration_seconds=_seconds(attempt.started_at, attempt.ended_at),
-        steps=tuple(map(step_answer, steps)),
+        steps=tuple(step_answer(step, titles) for step in steps),
         cpu_seconds=attempt.usage.cpu_seconds,
         max_memory_bytes=attempt.usage.max_memory_bytes,
         output=fill(api.OutputSummary, output),
     )
 
 
-def step_answer(step: StepReport) -> api.Step:
-    return fill(api.Step, step)
+def step_answer(step: StepReport, titles: Titles = _NO_TITLES) -> api.Step:
+    return fill(api.Step, step, title=titles.get(step.name, ""))
 
 
 def _seconds(start: datetime | None, end: datetime | None) -> float | None:

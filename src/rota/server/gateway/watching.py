@@ -37,8 +37,6 @@ from rota.server.gateway.events import (
     STREAM_RESPONSES,
     EventStream,
     frame,
-    still_allowed,
-    while_allowed,
 )
 from rota.server.gateway.output import lines_news
 from rota.server.gateway.parameters import NamedCart, NamedRun, UsedEngine, api_router
@@ -75,7 +73,7 @@ async def stream_run(
     """
     place = place_in(last_event_id) if last_event_id else None
     frames = _frames(engine, run, watch_run(engine, run, place, lines))
-    return EventStream(while_allowed(frames, still_allowed(request)))
+    return EventStream(frames, request)
 
 
 def place_in(event_id: str) -> Place:
@@ -101,17 +99,25 @@ async def news_answer(engine: Engine, run: Run, news: News) -> tuple[str, Answer
         case RunChanged(seen):
             return "run", seen_answer(seen)
         case StepChanged(attempt, number, step):
-            return "step", StepNews(attempt=attempt, number=number, step=step_answer(step))
+            answer = step_answer(step, await _titles(engine, run))
+            return "step", StepNews(attempt=attempt, number=number, step=answer)
         case ProgressMade(attempt, progress):
             return "progress", ProgressNews(attempt=attempt, progress=Progress(**progress))
         case LinesPrinted(attempt, window, skipped):
             return "lines", lines_news(run.id, attempt, window, skipped)
         case AttemptEnded(ended):
-            return "attempt", attempt_answer(ended)
+            return "attempt", attempt_answer(ended, titles=await _titles(engine, run))
         case TimePassed(at):
             return "time", TimeNews(at=at)
         case RunSettled(settled):
             return "end", await run_detail(engine, settled)
+
+
+async def _titles(engine: Engine, run: Run) -> dict[str, str]:
+    """Return the titles of a run's steps; a job that this release cannot read has none."""
+    ref = (run.job_id, run.job_version)
+    spec = (await engine.specs.find(engine.store, [ref])).get(ref)
+    return {step.name: step.title for step in spec.steps if step.title} if spec else {}
 
 
 @cart_router.get(
@@ -126,7 +132,7 @@ async def stream_cart(
     cart). Each has all there is to tell: who comes back asks again.
     """
     frames = _cart_frames(watch_cart(engine, cart))
-    return EventStream(while_allowed(frames, still_allowed(request)))
+    return EventStream(frames, request)
 
 
 async def _cart_frames(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -52,6 +53,50 @@ def numbered(*orders: int | None) -> list[dict[str, object]]:
         {"key": key} | ({} if order is None else {"order": order})
         for key, order in zip(keys, orders, strict=True)
     ]
+
+
+def matrix(*exclude: Mapping[str, object], **lists: object) -> dict[str, object]:
+    """Fields of a cart whose items are combinations."""
+    left_out = {"exclude": list(exclude)} if exclude else {}
+    return {"items": None, "matrix": lists, **left_out}
+
+
+def test_every_combination_that_is_not_left_out_is_an_item() -> None:
+    left_out = ({"python": "3.11", "database": "postgres"}, {"fast": False, "python": 3.12})
+    lists = {"python": ["3.11", 3.12], "database": ["sqlite", "postgres"], "fast": [True, False]}
+
+    items = template(**matrix(*left_out, **lists)).items
+
+    assert isinstance(items, tuple)
+    assert [item.key for item in items] == [
+        "3.11/sqlite/true",
+        "3.11/sqlite/false",
+        "3.12/sqlite/true",
+        "3.12/postgres/true",
+    ]
+    assert items[2].inputs == {"python": 3.12, "database": "sqlite", "fast": True}
+
+
+def test_all_matrices_of_a_file_are_bounded_together() -> None:
+    lists = {"a": [*range(1_000)], "b": [*range(60)]}
+    carts = [cart(name=name, **matrix(**lists)) for name in ("one", "two")]
+
+    [error] = errors_in(file_of(carts=carts))
+
+    assert "60,000 combinations, of at most 100,000 in all carts of the file" in error
+
+
+def test_values_of_a_matrix_must_fit_the_job_where_they_are_written() -> None:
+    tidy = job(inputs={"size": {"type": "choice", "options": ["s", "l"]}, "n": {"type": "integer"}})
+    fields = matrix(size=["s", "x"], n=[1, "many"], m=[1])
+
+    problems = problems_in(file_of(tidy, carts=[cart(job="tidy", **fields)]))
+
+    assert {(problem.path, problem.message) for problem in problems} == {
+        ("carts[0].matrix.size[1]", 'input "size" must be "s" or "l", not "x"'),
+        ("carts[0].matrix.n[1]", 'input "n" must be a whole number, not "many"'),
+        ("carts[0].matrix.m", 'job tidy has no input "m"'),
+    }
 
 
 def test_a_cart_is_read_with_its_defaults() -> None:
@@ -201,6 +246,41 @@ def test_keys_typed_as_numbers_are_taken_as_typed() -> None:
             ["items_from.worker  unknow"],
         ),
         ({"items": None, "items_from": 3}, ["items_from  items_from must be the path"]),
+        ({"matrix": {"a": [1]}}, ['matrix  "items" and "matrix" exclude each other']),
+        ({"exclude": []}, ['exclude  "exclude" needs a matrix']),
+        (
+            {"items": None, "matrix": {"a": [1]}, "job": None},
+            ['cart rollout has no "job", which a matrix needs'],
+        ),
+        (matrix(), ["matrix  a matrix needs a list"]),
+        (matrix(a=[]), ["matrix.a  a must have 1 to 1,000 entries"]),
+        (matrix(a="x"), ["matrix.a  a must be a list"]),
+        (matrix(a=[[1]]), ["matrix.a[0]  a[0] must be text, a number, true or false"]),
+        (matrix(a=[1, 2, "1"]), ['matrix.a[2]  "1" is already at matrix.a[0]']),
+        (matrix(**{"a-b": [1]}), ["matrix.a-b  matrix name"]),
+        (matrix(a=["x/y", "x"], b=["z", "y/z"]), ['matrix  two combinations have the key "x/y/z"']),
+        (matrix(a=["x" * 100], b=["y" * 100]), ["matrix  the key "]),
+        (matrix(a=[" x"]), ["matrix  the key "]),
+        (
+            matrix(a=[*range(1_000)], b=[*range(101)]),
+            ["matrix  the matrix has 101,000 combinations, of at most 100,000"],
+        ),
+        (
+            matrix(**{name: [*range(1_000)] for name in "abcdefghij"}),
+            ["matrix  the matrix has 1,000,000,"],
+        ),
+        (
+            matrix(**{name: [1] for name in "abcdefghijk"}),
+            ["matrix  matrix must have at most 10 entries"],
+        ),
+        (matrix({"b": 1}, a=[1, 2]), ['exclude[0].b  the matrix has no list "b"']),
+        (matrix({"a": 3}, a=[1, 2]), ["exclude[0].a  the list a has no 3"]),
+        (matrix({}, a=[1, 2]), ["exclude[0]  it leaves out nothing", "matrix  every comb"]),
+        (matrix({"a": 1}, {"a": 2}, a=[1, 2]), ["matrix  every combination is left out"]),
+        (
+            matrix(*[{"a": n} for n in range(1_000)], a=[*range(1_000)], b=[*range(100)]),
+            ["exclude  1,000 entries are too many for 100,000 combinations"],
+        ),
     ],
     ids=str,
 )
@@ -392,11 +472,14 @@ def test_unknown_names_are_refused_with_the_nearest_one() -> None:
         {"failures": {"allow": 3, "of": "wave", "then": "continue", "strict": True}},
         {"between": {"wait": "1h30m", "check": "x", "approve": "editor"}, "calendars": ["w"]},
         {"description": "x", "labels": {"a": "b"}, "rollback": "undo"},
+        {"title": "Обновление 数据库"},
+        matrix({"a": 1, "b": "x"}, a=[1, 2.5, True], b=["x", "y"]),
     ],
     ids=str,
 )
 def test_a_cart_is_written_as_it_was_read(fields: dict[str, object]) -> None:
     assert cart_document(template(**fields)) == cart(**fields)
+    assert read_cart(cart_document(template(**fields))) == template(**fields)
 
 
 @pytest.mark.parametrize("row", [*ROWS, CARTS], ids=lambda row: row.name)
@@ -444,6 +527,8 @@ def test_the_roles_that_approve_are_those_that_may_act() -> None:
         ({"items": []}, False),
         ({"items_from": "fleet.txt"}, False),
         ({"odrer": "serial"}, False),
+        (matrix({"a": 1}, a=[1, "x", True]), True),
+        (matrix(a=[]), False),
     ],
     ids=str,
 )

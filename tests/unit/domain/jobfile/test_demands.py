@@ -9,7 +9,7 @@ import pytest
 from rota.domain.job import rules_of
 from rota.domain.keys import READERS
 from rota.domain.resources import UNIT
-from rota.domain.spec import After
+from rota.domain.spec import After, Follow, Input, InputType, When
 from tests.unit.domain.jobfile.jobfiles import (
     by_message,
     errors_in,
@@ -22,6 +22,8 @@ from tests.unit.domain.jobfile.jobfiles import (
 )
 
 HOST = {"host": {"default": "db-1"}}
+HAS_HOST = {"inputs": HOST}
+ROWS = {"type": "integer", "default": 0}
 
 
 def test_resources_are_kept_as_thousandths() -> None:
@@ -55,8 +57,26 @@ def test_a_bare_name_takes_one_token() -> None:
 def test_a_bare_list_names_the_jobs_to_follow() -> None:
     bounded = spec_of(schedule="@daily", after={"jobs": ["a", "b"], "within": "2h"})
 
-    assert bounded.after == After(("a", "b"), timedelta(hours=2))
-    assert spec_of(after=["a", "b"]).after == After(("a", "b"))
+    assert bounded.after == After((Follow("a"), Follow("b")), timedelta(hours=2))
+    assert spec_of(after=["a", "b"]).after == After((Follow("a"), Follow("b")))
+
+
+def test_a_bare_name_stays_one_in_the_document() -> None:
+    [entry] = read(file_of(job(after=["a", {"job": "b", "when": "ended"}]))).jobs
+
+    assert entry.document["after"] == {"jobs": ["a", {"job": "b", "when": "ended"}]}
+
+
+def test_what_is_more_than_a_name_is_among_the_rules() -> None:
+    inputs = {"rows": {"type": "integer"}, "note": {"default": "none"}}
+    failed = {"job": "b", "when": "failed", "with": {"rows": "outputs.rows"}}
+
+    rules = rules_of(spec_of(after=["a", failed], inputs=inputs | {"rows": ROWS}))
+
+    assert rules.after == ("a", "b")
+    assert rules.follow("a") == Follow("a")
+    assert rules.follow("b") == Follow("b", When.FAILED, {"rows": "outputs.rows"})
+    assert rules.handed == {"rows": Input(InputType.INTEGER, default=0)}
 
 
 @pytest.mark.parametrize(
@@ -88,7 +108,47 @@ def test_a_bare_list_names_the_jobs_to_follow() -> None:
         ({"after": {"jobs": ["a"], "within": "2h"}}, '"within" needs a schedule'),
         (
             {"after": ["a"], "inputs": {"host": {}}},
-            'nobody gives input "host" to a run that follows another — give it a default',
+            'nobody gives input "host" to a run that follows a — give it a default, or a value: '
+            "with: {host: outputs.KEY}",
+        ),
+        ({"after": [{"when": "failed"}]}, 'has no "job"'),
+        ({"after": [{"job": "a", "when": "fails"}]}, 'did you mean "failed"?'),
+        ({"after": ["a", {"job": "a", "when": "failed"}]}, "job a is already at after[0]"),
+        (
+            {"after": [{"job": "a", "when": "failed"}], "schedule": "@daily"},
+            '"when: failed" does not go with a schedule',
+        ),
+        (
+            {"after": [{"job": "a", "with": {"host": "run"}}], "schedule": "@daily"} | HAS_HOST,
+            '"with" does not go with a schedule',
+        ),
+        (
+            {"after": [{"job": "a", "with": {"hots": "run"}}]} | HAS_HOST,
+            'the job has no input "hots" — did you mean "host"?',
+        ),
+        (
+            {"after": [{"job": "a", "with": {"host": "output.name"}}]} | HAS_HOST,
+            'not "output.name" — did you mean "outputs"?',
+        ),
+        (
+            {"after": [{"job": "a", "with": {"host": "state.name"}}]} | HAS_HOST,
+            'not "state.name" — write state',
+        ),
+        (
+            {"after": [{"job": "a", "with": {"host": "outputs."}}]} | HAS_HOST,
+            'not "outputs." — write outputs.KEY',
+        ),
+        (
+            {"after": [{"job": "a", "with": {"host": "outputs.a b"}}]} | HAS_HOST,
+            'not "outputs.a b" — write outputs.KEY',
+        ),
+        (
+            {"after": [{"job": "a", "with": {"host": "artifacts.out.csv"}}]} | HAS_HOST,
+            'input "host" is of type string: it cannot be an artifact — type: file, for input host',
+        ),
+        (
+            {"after": [{"job": "a", "with": {"rows": "run"}}], "inputs": {"rows": ROWS}},
+            'input "rows" must be a whole number: run is text',
         ),
     ],
     ids=by_message,
@@ -99,6 +159,12 @@ def test_wrong_demand_is_refused_with_what_would_be_right(
     (error,) = errors_of(**fields)
 
     assert message in error
+
+
+def test_a_mapping_of_one_job_is_told_to_be_a_list() -> None:
+    errors = errors_of(after={"job": "a"})
+
+    assert any("jobs stand in a list: after: [{job: NAME, when: failed}]" in it for it in errors)
 
 
 def test_faulty_inputs_are_not_also_called_missing() -> None:

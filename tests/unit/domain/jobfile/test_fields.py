@@ -5,7 +5,7 @@ import pytest
 from rota.domain.errors import Invalid
 from rota.domain.jobfile import read_file, read_job
 from rota.domain.jobfile.declarations import LIMIT, RESOURCE
-from rota.domain.jobfile.demands import AFTER, RATE_LIMIT
+from rota.domain.jobfile.demands import AFTER, FOLLOW, RATE_LIMIT
 from rota.domain.jobfile.fields import DEFAULTS, FILE, JOB
 from rota.domain.jobfile.files import SOURCE
 from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, STEP
@@ -23,6 +23,7 @@ OF_JOBS = (
     SOURCE,
     RATE_LIMIT,
     AFTER,
+    FOLLOW,
     RUN_LIMITS,
     MOUNT,
 )
@@ -66,6 +67,15 @@ def document_with(section: Section, name: str, value: object) -> dict[str, objec
         return job(type="python", function="f", steps=None)
     if walled := walled_document_with(section, name, value):
         return walled
+    is_due = isinstance(value, dict) and "within" in value
+    if (
+        (name == "after" and not is_due)
+        or section is FOLLOW
+        or (section is AFTER and name == "jobs")
+    ):
+        given = job(inputs={name: {"default": "none"} for name in ("rows", "reason")})
+        follow = {"job": "first"} | ({name: value} if section is FOLLOW else {})
+        return given | ({"after": [follow]} if section is FOLLOW else {"after": value})
     if section is JOB:
         return scheduled | {name: value}
     if section is STEP:
@@ -75,7 +85,8 @@ def document_with(section: Section, name: str, value: object) -> dict[str, objec
     if section is AFTER:
         return scheduled | {"after": {"jobs": ["first"], name: value}}
     if section is INPUT:
-        return scheduled | {"inputs": {"given": {name: value}}}
+        given = {"type": "choice"} if name == "options" else {}
+        return scheduled | {"inputs": {"given": given | {name: value}}}
     return scheduled | {section.title: {name: value}}
 
 

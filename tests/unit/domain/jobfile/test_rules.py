@@ -3,7 +3,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from jsonschema_rs import Draft202012Validator
 
+from rota.domain.jobfile import json_schema
 from tests.unit.domain.jobfile.jobfiles import (
     by_message,
     errors_in,
@@ -101,3 +103,69 @@ def test_faulty_field_does_not_make_up_further_faults() -> None:
 
 def test_whole_number_is_a_number_too() -> None:
     assert spec_of(inputs={"n": {"type": "number", "default": 5}}).inputs["n"].default == 5
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["Köln", "月次レポート", "التقرير الشهري", "नमस्\u200dते", "👩\u200d🚀 launch", "x" * 120],
+)
+def test_titles_are_of_any_script(title: str) -> None:
+    spec = spec_of(title=title, steps=[{"run": "true", "title": title}])
+
+    assert (spec.title, spec.steps[0].title) == (title, title)
+
+
+@pytest.mark.parametrize(
+    ("title", "message"),
+    [
+        ("a\u202eb", "title must not contain U+202E, which is not seen"),
+        ("\u2066a", "U+2066"),
+        ("a\ufeff", "U+FEFF"),
+        ("a\u00adb", "U+00AD"),
+        ("a\U000e0041", "U+E0041"),
+        ("a\x1b[2J", "must not contain the character U+001B"),
+        ("a\nb", "must not contain the character U+000A"),
+        ("a\u2028b", "must not contain the character U+2028"),
+        (" a", "title must not begin or end with a blank"),
+        ("", "title must not be empty"),
+        ("x" * 121, "title is longer than 120 characters"),
+        (["a"], "title must be text on one line, not a list"),
+    ],
+)
+def test_titles_change_nothing_around_them(title: object, message: str) -> None:
+    (error,) = errors_of(title=title)
+
+    assert message in error
+
+
+@pytest.mark.parametrize("folder", ["src", "src/app", "a b/ü", "..a/b..", "src/"])
+def test_folders_of_steps_are_below_the_work_folder(folder: str) -> None:
+    spec = spec_of(steps=[{"run": "true", "folder": folder}])
+
+    assert spec.steps[0].folder == folder.removesuffix("/")
+    assert is_schematic(folder)
+
+
+@pytest.mark.parametrize(
+    ("folder", "message"),
+    [
+        ("/srv", "a folder of the worker is source: {path: /FOLDER}"),
+        ("..", "folder must not lead out of the work folder — leave out .."),
+        ("a/../../b", "folder must not lead out of the work folder"),
+        ("./a", "write its names with one slash between them: src/app"),
+        ("a//b", "write its names with one slash"),
+        ("a/.", "write its names with one slash"),
+        ("a\0b", "must not contain the character U+0000"),
+        ("", "folder must not be empty"),
+    ],
+)
+def test_folders_that_lead_elsewhere_are_refused(folder: str, message: str) -> None:
+    (error,) = errors_of(steps=[{"run": "true", "folder": folder}])
+
+    assert message in error
+    assert not is_schematic(folder)
+
+
+def is_schematic(folder: str) -> bool:
+    document = {"jobs": [job(steps=[{"run": "true", "folder": folder}])]}
+    return Draft202012Validator(json_schema()).is_valid(document)

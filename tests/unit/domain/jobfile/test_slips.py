@@ -67,8 +67,8 @@ JOBS: Mapping[str, tuple[Fields, str, Fields]] = {
     ),
     "a folder of a step": (
         {"steps": [{"run": "make", "working-directory": "/srv"}]},
-        "go there in the script: cd /FOLDER",
-        {"steps": [{"run": "cd /srv && make"}]},
+        'did you mean "folder"?',
+        {"steps": [{"run": "make", "folder": "srv"}]},
     ),
     "cron": ({"cron": "0 5 * * *"}, 'did you mean "schedule"?', {"schedule": "0 5 * * *"}),
     "cron inside": (

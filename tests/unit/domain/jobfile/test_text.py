@@ -133,12 +133,16 @@ def test_number_that_cannot_be_stored_is_reported(number: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: &x 1", "1:4  YAML anchors (&name) are not supported"),
-        ("a: *x", "1:4  YAML aliases (*name) are not supported"),
+        ("a: *x", "1:4  nothing before has the anchor &x — put it in quotes if it is meant as"),
+        ("a: &name 1\nb: *nam", '2:4  nothing before has the anchor &nam — did you mean "name"?'),
+        ("a: &x [*x]", "1:8  *x stands inside of what it names"),
+        ("a: &x {b: {c: *x}}", "1:15  *x stands inside of what it names"),
+        ("a: &x 1\n*x : 2", "2:1  a key must be text, not an alias of another value"),
+        ("a: 1\n<<: 2", "2:5  << takes a mapping, or a list of such — write <<: *NAME"),
+        ("x: &x {a: 1}\ny: &y 2\nz: {<<: [*x, *y]}", "3:14  << takes a mapping"),
         ("a: !!python/object:os.system x", "1:4  YAML tags (!name) are not supported"),
         ("a: !local x", "1:4  YAML tags (!name) are not supported"),
         ("!!set {a}", "1:1  YAML tags (!name) are not supported"),
-        ("a: 1\n<<: {b: 2}", "2:1  YAML merge keys (<<) are not supported"),
         ("? [a]\n: 1", "1:3  a key must be text, not a list or a mapping"),
         ("a: 1\n---\nb: 2", "2:1  the file has more than one YAML document"),
         ("", "the file is empty"),
@@ -277,7 +281,7 @@ SLIPS = [
         "run: !x y",
         "1:6  YAML tags (!name) are not supported — put it in quotes if it is meant as text",
     ),
-    ("run: &x", "1:6  YAML anchors (&name) are not supported — put it in quotes if it is meant as"),
+    ("run: *x", "1:6  nothing before has the anchor &x — put it in quotes if it is meant as text"),
     (
         "run: {{ x }}",
         "1:7  a key must be text, not a list or a mapping — put it in quotes if it is",
@@ -302,6 +306,69 @@ def test_long_line_is_not_shown_again(spaces: str) -> None:
     assert told.endswith("put the whole value in quotes")
 
 
+def test_alias_is_what_stands_at_its_anchor() -> None:
+    text = """
+    limit: &limit 1.10
+    build: &build [go, {run: make}]
+    again: [*limit, *build]
+    name: &name key
+    map: {*name : *limit}
+    """
+
+    assert parse(text) == {
+        "limit": 1.1,
+        "build": ["go", {"run": "make"}],
+        "again": [1.1, ["go", {"run": "make"}]],
+        "name": "key",
+        "map": {"key": 1.1},
+    }
+
+
+def test_later_anchor_of_a_name_counts_from_there_on() -> None:
+    assert parse("a: &x 1\nb: *x\nc: &x 2\nd: *x") == {"a": 1, "b": 1, "c": 2, "d": 2}
+
+
+def test_merged_keys_give_way_to_those_that_are_written() -> None:
+    text = """
+    one: &one {a: 1, b: 1, c: 1}
+    two: &two {b: 2, d: 2}
+    own: {<<: *one, a: 0}
+    both:
+      <<: [*two, *one]
+      c: 0
+    """
+
+    found: Any = parse(text)
+
+    assert found["own"] == {"a": 0, "b": 1, "c": 1}
+    assert found["both"] == {"c": 0, "b": 2, "d": 2, "a": 1}
+
+
+def test_repeated_merge_key_is_reported() -> None:
+    [problem] = parse_text("a: &a {x: 1}\nb:\n  <<: *a\n  <<: *a\n").problems
+
+    assert str(problem) == '4:3  key "<<" is already in line 3'
+
+
+def test_places_of_an_alias_are_its_own_and_those_of_its_anchor_inside() -> None:
+    source = parse_text("a: &a\n  b: 1\n\nc: *a\nd:\n  <<: *a\n  e: 2\n")
+
+    assert mark_at(source, "c").position == (4, 4)
+    assert mark_at(source, "c").key == (4, 1)
+    assert mark_at(source, "c", "b").position == (2, 6)
+    assert mark_at(source, "d", "b").key == (2, 3)
+    assert mark_at(source, "d", "e").position == (7, 6)
+    assert mark_at(source, "a").position == (1, 4)
+
+
+def test_aliases_count_as_what_they_stand_for() -> None:
+    half = "x: &x [" + "1," * (MAX_NODES // 2 - 10) + "]\n"
+
+    found: Any = parse(half + "y: *x")
+    assert len(found["y"]) == MAX_NODES // 2 - 10
+    assert "more than 300,000" in fault(half + "y: *x\nz: *x")
+
+
 def test_quoted_merge_key_is_an_ordinary_key() -> None:
     assert parse("'<<': 1") == {"<<": 1}
 
@@ -316,6 +383,14 @@ def test_deepest_allowed_nesting_is_read() -> None:
     assert "nested deeper" in fault("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1))
 
 
+# Each doubles what it names; the last ones are never written out.
+BOMB = "a: &a0 [x, x]\n" + "".join(f"k{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 30))
+LONG_BOMB = f"a: &a0 [{'x' * 10_000}]\n" + "".join(
+    f"k{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 20)
+)
+DEEP_BOMB = "a: &a0 [x]\n" + "".join(f"k{n}: &a{n} [*a{n - 1}]\n" for n in range(1, MAX_DEPTH + 1))
+
+
 @pytest.mark.parametrize(
     ("bomb", "message", "most"),
     [
@@ -323,7 +398,10 @@ def test_deepest_allowed_nesting_is_read() -> None:
         ("{a: " * 10_000, "nested deeper", FEW),
         ("- " * 10_000, "nested deeper", FEW),
         ("? " * 10_000, "must be text", FEW),
-        ("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "anchors", FEW),
+        (BOMB, "more than 300,000", 200),
+        (LONG_BOMB, "larger than 4 MiB with aliases written out", 200),
+        (DEEP_BOMB, "nested deeper", 200),
+        ("".join(f"a{n}: &a{n} x\n" for n in range(2_000)), "more than 1,000 anchors", 4_000),
         ("x" * 10_000_000, "larger than 4 MiB", 0),
         ("é" * (MAX_BYTES // 2 + 1), "larger than 4 MiB", 0),
         ("[" + "1," * MAX_NODES + "]", "more than 300,000", MAX_NODES + FEW),

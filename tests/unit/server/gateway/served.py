@@ -175,7 +175,9 @@ class Worker:
         result: str = "COMPLETED",
         printed: bytes = b"",
         steps: tuple[StepOutcome, ...] = (),
+        **fields: Any,
     ) -> None:
+        """End an attempt; fields are those of its outcome."""
         recorder = _recorded(printed)
         now = micros(await self.engine.store.now())
         outcome = Outcome(
@@ -189,6 +191,7 @@ class Worker:
             output_bytes=len(printed),
             output_lines=recorder.totals.lines,
             steps=steps,
+            **fields,
         )
         await workers.finish(self.engine, self.session, reported(outcome))
         self.announce(work)

@@ -8,6 +8,7 @@ from rota.domain.access import Role
 from rota.domain.ids import JobId, RunId
 from rota.domain.run import Trigger
 from rota.ports.records import NewRun
+from rota.ports.work import StepOutcome
 from tests.unit.server.gateway.served import Served, job
 
 pytestmark = pytest.mark.anyio
@@ -329,6 +330,74 @@ async def test_wrong_inputs_are_all_named(served: Served) -> None:
 
     assert answer.status_code == 422
     assert len(answer.json()["errors"]) == 3
+
+
+CHOSEN = job(
+    "grow",
+    inputs={
+        "size": {"type": "choice", "options": ["small", "large"]},
+        "day": {"pattern": "[0-9]{4}-[0-9]{2}", "default": "2026-01"},
+    },
+)
+
+
+async def test_what_is_no_choice_or_does_not_match_is_told_with_its_place(served: Served) -> None:
+    await served.apply(CHOSEN)
+
+    answer = await served.post("jobs/grow/runs", json={"inputs": {"size": "smal", "day": "2026-1"}})
+
+    assert answer.status_code == 422
+    assert [(each["path"], each["message"], each["hint"]) for each in answer.json()["errors"]] == [
+        ("size", 'input "size" must be "small" or "large", not "smal"', 'did you mean "small"?'),
+        ("day", 'input "day" must match [0-9]{4}-[0-9]{2}, not "2026-1"', ""),
+    ]
+
+
+async def test_a_run_tells_what_it_follows_and_what_follows_it(served: Served) -> None:
+    after = [{"job": "tidy", "with": {"run": "run"}}]
+    await served.apply(
+        job(), job("report", after=after, inputs={"run": {}}), job("log", after=["tidy"])
+    )
+    first = await served.run_through()
+
+    await served.engine.store.follow_ends(10)
+
+    shown = (await served.get(f"runs/{first}")).json()
+    [report] = [each for each in shown["followed_by"] if each["job"] == "report"]
+    assert (len(shown["followed_by"]), shown["after"]) == (2, None)
+    following = (await served.get(f"runs/{report['id']}")).json()
+    assert following["after"] == {"id": first, "job": "tidy", "state": "COMPLETED"}
+    assert (following["follows"], following["inputs"]) == (first, {"run": first})
+
+
+async def test_what_was_not_handed_on_cannot_be_retried(served: Served) -> None:
+    after = [{"job": "tidy", "with": {"rows": "outputs.rows"}}]
+    rows = {"type": "integer", "default": 0}
+    await served.apply(job(), job("report", after=after, inputs={"rows": rows}))
+    first = await served.run_through()
+    await served.engine.store.follow_ends(10)
+    [report] = (await served.get(f"runs/{first}")).json()["followed_by"]
+
+    answer = await served.post(f"runs/{report['id']}:retry")
+
+    assert (answer.status_code, answer.json()["code"]) == (409, "not_handed")
+    assert f"rota run retry {first}" in answer.json()["hint"]
+
+
+async def test_steps_and_jobs_have_their_titles(served: Served) -> None:
+    steps = [{"name": "one", "title": "Первый", "run": "true"}, {"run": "true"}]
+    await served.apply(job(steps=steps, title="整頓"))
+    await served.trigger()
+    worker = await served.worker()
+    [work] = await worker.claim()
+    told = (StepOutcome("one", "completed"), StepOutcome("step 2", "completed"))
+    await worker.finish(work, steps=told)
+
+    shown = (await served.get(f"runs/{work.run}")).json()
+
+    assert shown["title"] == "整頓"
+    assert [step["title"] for step in shown["attempts"][0]["steps"]] == ["Первый", ""]
+    assert (await served.get("jobs/tidy")).json()["title"] == "整頓"
 
 
 async def test_a_run_for_later_waits(served: Served) -> None:

@@ -115,8 +115,17 @@ def job_message(job: Job) -> client_pb2.Job:
         answer,
         yaml=document,
         schedule=words_if_readable(job),
-        limits={name: str(most) for name, most in answer.limits.items()},
+        limits=_limits(answer.limits),
     )
+
+
+def run_detail_message(run: api.RunDetail) -> client_pb2.GetRunResponse:
+    kind = client_pb2.GetRunResponse
+    return message(kind, run, run=run_message(run), limits=_limits(run.limits))
+
+
+def _limits(limits: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(most) for name, most in limits.items()}
 
 
 def cart_message(cart: Cart) -> carts_pb2.Cart:

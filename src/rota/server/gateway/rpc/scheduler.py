@@ -18,6 +18,7 @@ from rota.domain.access import INSTALLATION, Role, require_verb
 from rota.domain.errors import Denied, Invalid, RotaError
 from rota.domain.job import Job
 from rota.domain.jobfile import JobFile
+from rota.domain.run import Run
 from rota.domain.states import RunState
 from rota.operations import definitions, runs
 from rota.operations.engine import Engine
@@ -44,6 +45,7 @@ from rota.server.gateway.rpc.messages import (
     delivery_value,
     event_message,
     job_message,
+    run_detail_message,
     run_message,
     upcoming_job,
 )
@@ -56,7 +58,8 @@ from rota.server.gateway.rpc.server import (
     note,
     refuse,
 )
-from rota.server.gateway.runs import run_answer, run_page
+from rota.server.gateway.runs import run_answer, run_detail, run_page
+from rota.server.gateway.turns import OpenStreams
 from rota.server.gateway.watching import news_answer, place_in
 
 Projects: TypeAlias = tuple[str, ...] | None
@@ -86,10 +89,12 @@ class SchedulerService(SchedulerServicer):
         settings: GatewaySettings,
         tokens: TrustedTokens,
         parsing: ParsingPool,
+        streams: OpenStreams,
     ) -> None:
         self._engine = engine
         self._settings = settings
         self._parsing = parsing
+        self._streams = streams
         self.tokens = tokens
         self.proxies = TrustedProxies(settings.trusted_proxies)
 
@@ -185,11 +190,19 @@ class SchedulerService(SchedulerServicer):
         return pb.GetExecHistoryResponse(runs=found, next_page_token=more)
 
     @needs(READS)
+    async def GetRun(self, request: pb.GetRunRequest, _: Caller) -> pb.GetRunResponse:
+        run = await self._run(request.project, request.run)
+        return run_detail_message(await run_detail(self._engine, run))
+
+    @needs(READS)
     async def GetJobsInNext5Mins(
         self, request: pb.GetJobsInNext5MinsRequest, caller: Caller
     ) -> pb.GetJobsInNext5MinsResponse:
         project, creator = messages.project_of(request.project), _creator(request, caller)
-        forecast, found = await upcoming_jobs(self._engine, project, _HORIZON, creator)
+        is_member = caller.projects is not None
+        forecast, found = await upcoming_jobs(
+            self._engine, project, _HORIZON, creator, is_member=is_member
+        )
         return pb.GetJobsInNext5MinsResponse(jobs=[upcoming_job(forecast, job) for job in found])
 
     @needs(READS)
@@ -226,9 +239,7 @@ class SchedulerService(SchedulerServicer):
         state = _REPORTED.get(request.status)
         if state is None:
             raise messages.malformed("status: COMPLETED, FAILED or RETRY is needed")
-        project = messages.project_of(request.project)
-        run_id = messages.reference(request.run, "run")
-        run = await runs.find_run(self._engine, run_id, project=project)
+        run = await self._run(request.project, request.run)
         run = await runs.resolve(self._engine, run, state, actor=caller.name)
         return pb.UpdateRunStatusResponse(run=run_message(await run_answer(self._engine, run)))
 
@@ -238,10 +249,11 @@ class SchedulerService(SchedulerServicer):
         caller: Caller | None = None
         try:
             caller, projects = await self._watcher(request, context)
-            if request.run:
-                await self._follow_run(request, context)
-            else:
-                await self._follow(request, projects, context)
+            with self._streams.one_of(caller.name):
+                if request.run:
+                    await self._follow_run(request, context)
+                else:
+                    await self._follow(request, projects, context)
         except RotaError as error:
             note("Watch", caller, began, error)
             await refuse(context, error)
@@ -255,8 +267,7 @@ class SchedulerService(SchedulerServicer):
                 await context.write(pb.WatchResponse(events=map(event_message, events)))
 
     async def _follow_run(self, request: pb.WatchRequest, context: Context) -> None:
-        name, project = messages.reference(request.run, "run"), messages.project_of(request.project)
-        run = await runs.find_run(self._engine, name, project=project)
+        run = await self._run(request.project, request.run)
         lines = min(request.lines, MOST_LINES) if request.HasField("lines") else MOST_LINES
         place = place_in(request.place) if request.place else None
         async with aclosing(watch_run(self._engine, run, place, lines)) as told:
@@ -292,6 +303,10 @@ class SchedulerService(SchedulerServicer):
     async def _job(self, project: str, job: str) -> Job:
         name = messages.reference(job, "job")
         return await definitions.find_job(self._engine, name, project=messages.project_of(project))
+
+    async def _run(self, project: str, run: str) -> Run:
+        name = messages.reference(run, "run")
+        return await runs.find_run(self._engine, name, project=messages.project_of(project))
 
     async def _runs(self, page: pb.Page, query: RunQuery) -> tuple[list[pb.Run], str]:
         """Return a page of runs, newest first, and the cursor of the next one."""

@@ -16,7 +16,7 @@ from rota.domain.jobfile.read import read_file
 from rota.domain.states import RunState
 from rota.operations import output
 from rota.operations.tokens import create_token
-from rota.ports.work import StepOutcome
+from rota.ports.work import Offer, StepOutcome
 from rota.server.gateway.parsing import ParsingPool
 from rota.server.gateway.rpc.messages import job_file_of_draft
 from tests.unit.server.gateway.rpc.conftest import Calls, problem_of
@@ -101,6 +101,22 @@ async def test_an_upload_that_is_not_there_is_refused(calls: Calls) -> None:
         await calls("SubmitJob", pb.SubmitJobRequest(job=pb.JobDraft(name="a", code=code)))
 
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_wrong_inputs_are_told_with_their_place_and_what_would_be_right(calls: Calls) -> None:
+    size = {"type": "choice", "options": ["small", "large"]}
+    await calls.submit(job_file(job(schedule=FAR, inputs={"size": size}, title="整頓")))
+    request = pb.TriggerJobRequest(job="tidy", inputs_json='{"size": "smal"}')
+
+    _, problem = await calls.refused("TriggerJob", request)
+
+    [fault] = problem.faults
+    assert (fault.path, fault.message) == (
+        "size",
+        'input "size" must be "small" or "large", not "smal"',
+    )
+    assert fault.hint == 'did you mean "small"?'
+    assert (await calls("GetJob", pb.GetJobRequest(job="tidy"))).job.title == "整頓"
 
 
 async def test_a_function_is_a_code_location_too(calls: Calls) -> None:
@@ -504,6 +520,45 @@ async def test_a_run_is_watched_to_its_end_and_from_any_place_on(calls: Calls) -
     assert "lines" not in [news.WhichOneof("what") for news in rest]
 
 
+async def test_a_run_is_shown_with_its_walls_and_what_it_used(calls: Calls) -> None:
+    walls: dict[str, Any] = {
+        "isolation": "sandbox",
+        "network": "none",
+        "limits": {"memory": "64MiB", "cpu": 0.5},
+    }
+    await calls.served.apply(job(**walls))
+    run = await calls.served.trigger()
+    offers = "wall sandbox", "network sandbox/none", "limit memory", "limit cpu"
+    worker = await calls.served.worker(offers=tuple(Offer(*each.split()) for each in offers))
+    [work] = await worker.claim()
+    going = await calls("GetRun", pb.GetRunRequest(run=run["id"]))
+    used: dict[str, Any] = {"cpu_seconds": 0.25, "max_memory_bytes": 1 << 26}
+    step = StepOutcome("build", "failed", signal=9, cause="oom", **used)
+    await worker.finish(work, "FAILED", steps=(step,), cause="oom", **used)
+
+    shown = await calls("GetRun", pb.GetRunRequest(run=run["id"]))
+
+    assert (going.run.state, [each.result for each in going.attempts]) == (
+        pb.RUN_STATE_PROCESSING,
+        [""],
+    )
+    assert (shown.isolation, shown.network, shown.run_as, shown.image) == (
+        "sandbox",
+        "none",
+        "",
+        "",
+    )
+    assert dict(shown.limits) == {"memory": "64MiB", "cpu": "0.5"}
+    assert (shown.run.state, shown.run.cause) == (pb.RUN_STATE_FAILED, "oom")
+    [attempt] = shown.attempts
+    [told] = attempt.steps
+    assert (told.signal, told.cause, told.cpu_seconds, told.max_memory_bytes) == (
+        *(9, "oom"),
+        *(0.25, 1 << 26),
+    )
+    assert (attempt.cpu_seconds, attempt.max_memory_bytes) == (0.25, 1 << 26)
+
+
 @pytest.mark.parametrize(
     ("request_", "status"),
     [
@@ -527,6 +582,7 @@ ROLES = {
     "DeleteJob": (pb.DeleteJobRequest(), Role.EDITOR),
     "GetJob": (pb.GetJobRequest(), Role.VIEWER),
     "GetExecHistory": (pb.GetExecHistoryRequest(), Role.VIEWER),
+    "GetRun": (pb.GetRunRequest(), Role.VIEWER),
     "GetJobsInNext5Mins": (pb.GetJobsInNext5MinsRequest(), Role.VIEWER),
     "GetDueJobs": (pb.GetDueJobsRequest(), Role.VIEWER),
     "GetRunningJobs": (pb.GetRunningJobsRequest(), Role.VIEWER),
