@@ -16,7 +16,7 @@ from rota.domain.errors import Unavailable
 from rota.domain.ids import instant, micros
 from rota.domain.lease import StoreTime
 from rota.domain.run import AttemptResult
-from rota.domain.spec import Delivery, JobSpec, JobType, OutputKept
+from rota.domain.spec import Delivery, JobSpec, JobType
 from rota.ports.clock import Clock
 from rota.ports.executor import Completions, Executor, JobBatch
 from rota.ports.work import (
@@ -344,12 +344,7 @@ class Attempts:
         output = self._outputs.get(fence)
         if output is None:
             spec = self._held[fence].job.spec
-            output = AttemptOutput(
-                spec.log_limit,
-                self._times,
-                self.spool.outbox(fence),
-                may_ride=spec.output is not OutputKept.BLOBS,
-            )
+            output = AttemptOutput.of(spec, self._times, self.spool.outbox(fence))
             self._outputs[fence] = output
         return output
 

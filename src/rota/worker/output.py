@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from rota.domain.output import OutputRecorder, Stream, Totals
+from rota.domain.spec import JobSpec, OutputKept
 from rota.worker.spool import Outbox
 
 
@@ -64,6 +65,12 @@ class AttemptOutput:
         self._unposted_since: float | None = None  # None: the recorder holds nothing
         self._has_room = asyncio.Event()
         self._has_room.set()
+
+    @classmethod
+    def of(cls, spec: JobSpec, times: OutputTimes, outbox: Outbox) -> AttemptOutput:
+        """Create the output of an attempt at a job."""
+        may_ride = spec.output is not OutputKept.BLOBS
+        return cls(spec.log_limit, times, outbox, may_ride=may_ride)
 
     @property
     def is_full(self) -> bool:
