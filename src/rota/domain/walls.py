@@ -129,6 +129,8 @@ def demanded(walls: Walls | None, kind: str = "", secrets: Collection[str] = ())
 
     `kind` is the type of the job, where it is none that all workers have.
     """
+    if walls is None and not kind and not secrets:
+        return ()
     types = (f"{OfferKind.TYPE}/{kind}",) if kind else ()
     values = tuple(f"{OfferKind.SECRET}/{name}" for name in secrets)
     if walls is None:
