@@ -19,6 +19,8 @@ DEFAULT_PRIORITY = 5
 DEFAULT_GRACE = timedelta(seconds=10)
 DEFAULT_LOG_LIMIT = 100 * 1024 * 1024
 DEFAULT_MAX_LOSSES = 3
+DEFAULT_ARTIFACT_BYTES = 100 * 1024 * 1024
+DEFAULT_ARTIFACT_KEEP = timedelta(days=30)
 RESERVED_ENV = "ROTA_"  # variables of a job that begin so are set by Rota alone
 
 
@@ -114,11 +116,19 @@ class Late(StrEnum):
     DROP = "drop"
 
 
+class OutputKept(StrEnum):
+    """Place where the output of attempts is kept."""
+
+    AUTO = "auto"  # a few kilobytes in the store, more in the blob store
+    BLOBS = "blobs"  # all of it in the blob store
+
+
 class InputType(StrEnum):
     STRING = "string"
     INTEGER = "integer"
     NUMBER = "number"
     BOOLEAN = "boolean"
+    FILE = "file"  # a value is {"file": name, "digest": "sha256:…", "size": bytes}
     CHOICE = "choice"  # one of a few texts
 
 
@@ -292,6 +302,34 @@ class Http:
 
 
 @dataclass(frozen=True, slots=True)
+class Git:
+    """Git repository that the code of a job is fetched from."""
+
+    url: str
+    ref: str = ""  # branch, tag or commit; "" = what the repository's HEAD names
+    submodules: bool = False
+    credential: str = ""  # name of a login in the worker's settings; "" = none
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """Uploaded file that is the code of a job."""
+
+    digest: str  # `sha256:` and the digits
+    name: str = ""  # decides how it is used, see `domain.files.is_archive`; "": its first bytes do
+    size: int = 0  # bytes; 0: not told
+
+
+@dataclass(frozen=True, slots=True)
+class Artifacts:
+    """Files of a step that are kept."""
+
+    paths: tuple[str, ...]  # patterns, below the work folder
+    keep: timedelta = DEFAULT_ARTIFACT_KEEP  # from the end of the step
+    limit: int = DEFAULT_ARTIFACT_BYTES  # of all files of the step together
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     name: str
     run: str | tuple[str, ...]  # a script for `shell`, or an argument list that needs no shell
@@ -309,6 +347,7 @@ class Step:
     network: Network | None = None
     run_as: str | None = None
     limits: RunLimits | None = None  # a limit that it does not give is the job's
+    artifacts: Artifacts | None = None  # None: nothing is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,7 +402,10 @@ class JobSpec:
 
     steps: tuple[Step, ...] = ()  # type shell
     function: str = ""  # type python: the name it was registered under
-    path: str = ""  # `source: {path}`: the folder on the worker to run in; "" = a fresh one
+    # `source`: at most one of these three; none of them = a fresh, empty folder.
+    path: str = ""  # the folder on the worker to run in; "" = a fresh one
+    git: Git | None = None
+    upload: Upload | None = None
     isolation: Isolation = Isolation.PROCESS
     network: Network = Network.HOST  # the only one that `process` has
     run_as: str = ""  # user of the worker's machine; "" = whom the worker takes for this wall
@@ -390,6 +432,7 @@ class JobSpec:
     retry: Retry = Retry()
     max_losses: int = DEFAULT_MAX_LOSSES  # worker losses a run survives
     log_limit: int = DEFAULT_LOG_LIMIT  # bytes of output kept per attempt
+    output: OutputKept = OutputKept.AUTO
 
 
 def run_limits(spec: JobSpec, step: Step | None = None) -> RunLimits:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
+from rota.domain.files import FILES, needs_files
 from rota.domain.spec import (
     NO_LIMITS,
     Isolation,
@@ -34,6 +35,7 @@ class OfferKind(StrEnum):
     TYPE = "type"  # of jobs that it executes: a `JobType`
     SECRET = "secret"  # noqa: S105 (a kind, no secret): a value of its settings, for headers of requests
     REGISTRY = "registry"  # a login of its settings
+    CAPABILITY = "capability"  # something that its program can, such as `files`
     MOUNT = "mount"  # a root of what containers may see; `ROOT:rw` where they may also write
 
 
@@ -74,6 +76,7 @@ class Walls:
     image: str = ""
     registry: str = ""
     mounts: tuple[Mount, ...] = ()
+    capabilities: tuple[str, ...] = ()  # what the worker's program must be able to do
     user: str = ""  # inside a container; "": 65534
 
 
@@ -96,6 +99,7 @@ def walls_of(spec: JobSpec) -> Walls | None:
         image=container.image if container else "",
         registry=container.registry if container else "",
         mounts=container.mounts if container else (),
+        capabilities=(FILES,) if needs_files(spec) else (),
         user=container.user if container else "",
     )
     return None if found == PLAIN else found
@@ -144,6 +148,7 @@ def demanded(walls: Walls | None, kind: str = "", secrets: Collection[str] = ())
         *(f"{OfferKind.RUN_AS}/{user}" for user in walls.run_as),
         *([f"{OfferKind.REGISTRY}/{walls.registry}"] if walls.registry else []),
         *(f"{OfferKind.MOUNT}/{_mounted(mount)}" for mount in walls.mounts),
+        *(f"{OfferKind.CAPABILITY}/{name}" for name in walls.capabilities),
     )
 
 
@@ -236,6 +241,8 @@ def words_of(demand: str) -> str:
         case OfferKind.MOUNT:
             writes = ", writable" if name.endswith(_WRITABLE) else ""
             return f"mount {name.removesuffix(_WRITABLE)}{writes}"
+        case OfferKind.CAPABILITY:
+            return _CAPABILITY_WORDS.get(name, name)
         case OfferKind.TYPE:
             return f"executor for jobs of type {name}"
         case OfferKind.SECRET:
@@ -244,7 +251,12 @@ def words_of(demand: str) -> str:
             return demand
 
 
-_FIELDS = {OfferKind.WALL: "isolation", OfferKind.MOUNT: "mounts"}
+_CAPABILITY_WORDS = {FILES: "transfer of files"}
+_FIELDS = {
+    OfferKind.WALL: "isolation",
+    OfferKind.MOUNT: "mounts",
+    OfferKind.CAPABILITY: "source",
+}
 
 
 def field_of(demand: str) -> tuple[str, ...]:

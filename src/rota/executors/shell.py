@@ -15,7 +15,7 @@ from rota.domain.spec import JobSpec, Step, without_reserved
 from rota.executors.steps import Attempt, RunningStep, StepExecutor
 from rota.executors.work_folder import Pipe, Pipes, RoomFolder, WorkFolder, WorkFolders
 from rota.ports.clock import Clock
-from rota.ports.executor import Assignment, AttemptReports, Confinement, Process, Spawner
+from rota.ports.executor import Assignment, AttemptReports, Confinement, Files, Process, Spawner
 from rota.walls.disk import DiskLimited
 from rota.walls.enclosing import Enclosed, Output, Walls
 from rota.walls.rooms import folder_below
@@ -127,6 +127,8 @@ def input_variables(spec: JobSpec, inputs: Mapping[str, object] | None) -> dict[
 def as_text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, Mapping) and "file" in value:
+        return str(value["file"])  # it lies in the work folder
     return str(value)
 
 
@@ -147,8 +149,9 @@ class ShellExecutor(StepExecutor):
         clock: Clock,
         work_root: Path,
         walls: Walls | None = None,
+        files: Files | None = None,
     ) -> None:
-        super().__init__(reports, clock)
+        super().__init__(reports, clock, files)
         self._spawner = spawner
         self._walls = walls  # None: all steps are plain processes
         self._folders = WorkFolders(work_root, clock)

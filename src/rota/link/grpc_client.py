@@ -16,8 +16,15 @@ from rota.contracts.worker_pb2_grpc import WorkersStub
 from rota.domain.errors import Denied, Invalid, RotaError, Unavailable
 from rota.link import grpc_messages as messages
 from rota.link.grpc_checks import ADMITTED
+from rota.link.grpc_files import (
+    blob_piece_from,
+    blob_piece_message,
+    blob_read_message,
+    blob_written_from,
+)
 from rota.link.grpc_notes import handles_message, note_message, progress_message
 from rota.link.parts import in_requests
+from rota.ports.files import BlobPiece, BlobRead, BlobWritten
 from rota.ports.rpc import MAX_MESSAGE
 from rota.ports.work import (
     MAX_ITEMS,
@@ -192,6 +199,14 @@ class GrpcLink:
     async def note(self, items: Sequence[StepNote]) -> None:
         for piece in in_requests(items):
             await self._ask("done", steps=pb.StepNotes(items=map(note_message, piece)))
+
+    async def read_blob(self, wish: BlobRead) -> BlobPiece:
+        answer = await self._ask("blob", blob_read=blob_read_message(wish))
+        return self._read(blob_piece_from, answer.blob)
+
+    async def write_blob(self, piece: BlobPiece) -> BlobWritten:
+        answer = await self._ask("blob_written", blob_write=blob_piece_message(piece))
+        return self._read(blob_written_from, answer.blob_written)
 
     async def keep_handles(self, items: Sequence[RemoteHandle]) -> ReportAnswer:
         whole = pb.ReportAnswer()

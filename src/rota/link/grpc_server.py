@@ -19,6 +19,12 @@ from rota.contracts.worker_pb2_grpc import WorkersServicer, add_WorkersServicer_
 from rota.domain.errors import Conflict, Denied, NotFound, RotaError, Unavailable, first_of
 from rota.link import grpc_checks as checks
 from rota.link import grpc_messages as messages
+from rota.link.grpc_files import (
+    blob_piece_from,
+    blob_piece_message,
+    blob_read_from,
+    blob_written_message,
+)
 from rota.link.grpc_notes import handles_from, note_from, progress_from
 from rota.ports.credentials import CredentialDesk
 from rota.ports.rpc import bearer_in, host_of_peer, rpc_status_of
@@ -266,6 +272,8 @@ class _Conversation:
                 "progress": self._progress,
                 "steps": self._note,
                 "handles": self._keep_handles,
+                "blob_read": self._read_blob,
+                "blob_write": self._write_blob,
                 "leave": self._leave,
                 "credential": self._renew_credential,
             }
@@ -274,6 +282,14 @@ class _Conversation:
             return await handlers[kind](getattr(message, kind))
         except (NotFound, Conflict, Unavailable) as error:
             return {"refusal": messages.refusal_message(error)}
+
+    async def _read_blob(self, message: pb.BlobRead) -> dict[str, Any]:
+        piece = await self._desk.read_blob(self._session, blob_read_from(message))
+        return {"blob": blob_piece_message(piece)}
+
+    async def _write_blob(self, message: pb.BlobPiece) -> dict[str, Any]:
+        written = await self._desk.write_blob(self._session, blob_piece_from(message))
+        return {"blob_written": blob_written_message(written)}
 
     async def _beat(self, message: pb.Beat) -> dict[str, Any]:
         await self._credential.check()  # a token that was revoked ends here

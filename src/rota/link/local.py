@@ -26,6 +26,7 @@ from rota.domain.errors import (
     first_of,
 )
 from rota.link.parts import in_parts, in_requests
+from rota.ports.files import BlobPiece, BlobRead, BlobWritten
 from rota.ports.work import (
     OUTDATED_SERVER,
     OUTDATED_WORKER,
@@ -104,6 +105,8 @@ VERBS = {
     "output": _verb(tuple[OutputChunk, ...], ReportAnswer),
     "progress": _verb(tuple[Progress, ...], None),
     "note": _verb(tuple[StepNote, ...], None),
+    "blob_read": _verb(BlobRead, BlobPiece),
+    "blob_write": _verb(BlobPiece, BlobWritten),
     "handles": _verb(tuple[RemoteHandle, ...], ReportAnswer),
     "leave": _verb(None, None),
 }
@@ -219,6 +222,14 @@ class LocalLink:
     async def note(self, items: Sequence[StepNote]) -> None:
         for piece in in_requests(items):
             await self._ask("note", tuple(piece))
+
+    async def read_blob(self, wish: BlobRead) -> BlobPiece:
+        piece: BlobPiece = await self._ask("blob_read", wish)
+        return piece
+
+    async def write_blob(self, piece: BlobPiece) -> BlobWritten:
+        written: BlobWritten = await self._ask("blob_write", piece)
+        return written
 
     async def keep_handles(self, items: Sequence[RemoteHandle]) -> ReportAnswer:
         answer: ReportAnswer = await self._ask("handles", tuple(items))
@@ -519,6 +530,8 @@ class _Conversation:
             "output": self._desk.output,
             "progress": self._desk.progress,
             "note": self._desk.note,
+            "blob_read": self._desk.read_blob,
+            "blob_write": self._desk.write_blob,
             "handles": self._desk.keep_handles,
         }
         if verb == "leave":

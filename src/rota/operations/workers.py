@@ -25,6 +25,7 @@ from rota.domain.run import AttemptResult, why_not_portable
 from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
 from rota.operations.engine import Engine
+from rota.ports.files import BLOB_READ, BLOB_WRITE
 from rota.ports.records import Finished, Session
 from rota.ports.work import (
     CREDENTIAL,
@@ -62,13 +63,13 @@ async def register(
     """
     credential = identity.credential if identity else None
     own = (CREDENTIAL,) if identity and identity.is_renewable else ()
-    requests = (STEPS, HANDLES, *own)
+    requests = (STEPS, HANDLES, BLOB_READ, BLOB_WRITE, *own)
     if hello.resumes:
         resumed = await engine.store.resume(hello, server, credential)
         if resumed is not None:
-            return resumed, _welcome(resumed, resumed.expires_at - resumed.lease, requests)
+            return resumed, _welcome(resumed, resumed.expires_at - resumed.lease, tuple(requests))
     session = await engine.store.register(hello, lease, server, credential)
-    return session, _welcome(session, session.registered_at, requests)
+    return session, _welcome(session, session.registered_at, tuple(requests))
 
 
 def _welcome(session: Session, now: datetime, requests: tuple[str, ...]) -> Welcome:

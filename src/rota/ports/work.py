@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import msgspec
 
 from rota.domain.errors import Unavailable
 from rota.domain.ids import micros
 from rota.domain.spec import JobSpec
+
+if TYPE_CHECKING:
+    from rota.ports.files import BlobPiece, BlobRead, BlobWritten
 
 ATTEMPT_BITS = 32  # of the number of a fence; above them is the store's incarnation
 MAX_NUMBER = 2**31 - 1  # of an attempt or a chunk: what every store can hold
@@ -39,10 +42,9 @@ LAST_INSTANT = micros(datetime(2200, 1, 1, tzinfo=UTC))  # that a worker or the 
 MIN_INSTANT = micros(datetime.min.replace(tzinfo=UTC))  # of due times and deadlines
 MAX_INSTANT = micros(datetime.max.replace(tzinfo=UTC))
 
-# Raised by what others sent.
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
-# What each side says when the other one speaks another version of the protocol.
+# Told when the other side speaks another version of the protocol.
 OUTDATED_WORKER = (
     "this server is of a newer release: install that release on this worker, too"
     " (docs/upgrading.md)"
@@ -541,17 +543,15 @@ class WorkerLink(Protocol):
         """Send progress: a hint, which may be lost."""
         ...
 
-    async def note(self, items: Sequence[StepNote]) -> None:
-        """Send notes, also a hint; only where the welcome named the request."""
-        ...
+    async def note(self, items: Sequence[StepNote]) -> None: ...
 
-    async def keep_handles(self, items: Sequence[RemoteHandle]) -> ReportAnswer:
-        """Keep remote handles; only where the welcome named the request."""
-        ...
+    async def keep_handles(self, items: Sequence[RemoteHandle]) -> ReportAnswer: ...
 
-    async def receive(self) -> Order:
-        """Return the next order of the server."""
-        ...
+    async def read_blob(self, wish: BlobRead) -> BlobPiece: ...
+
+    async def write_blob(self, piece: BlobPiece) -> BlobWritten: ...
+
+    async def receive(self) -> Order: ...
 
     async def leave(self) -> None:
         """End the session: the worker has nothing leased any more."""
@@ -582,6 +582,10 @@ class WorkerDesk(Protocol):
     async def progress(self, session: str, items: Sequence[Progress]) -> None: ...
 
     async def note(self, session: str, items: Sequence[StepNote]) -> None: ...
+
+    async def read_blob(self, session: str, wish: BlobRead) -> BlobPiece: ...
+
+    async def write_blob(self, session: str, piece: BlobPiece) -> BlobWritten: ...
 
     async def keep_handles(self, session: str, items: Sequence[RemoteHandle]) -> ReportAnswer: ...
 

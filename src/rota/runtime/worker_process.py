@@ -20,7 +20,8 @@ import uvloop
 
 from rota import __version__
 from rota.clock import SystemClock
-from rota.domain.errors import RotaError
+from rota.domain.errors import RotaError, Unavailable
+from rota.domain.files import FILES
 from rota.domain.resources import HTTP_SLOTS, UNIT
 from rota.domain.spec import JobType
 from rota.domain.walls import OfferKind
@@ -31,7 +32,7 @@ from rota.guardian.namespace import Mode
 from rota.guardian.options import ExitCode
 from rota.outgoing import Outgoing
 from rota.ports.executor import Executor
-from rota.ports.work import Hello, Offer
+from rota.ports.work import Hello, Offer, WorkerLink
 from rota.runtime import supervision
 from rota.runtime.containers import ContainerPlace, Containers, open_containers
 from rota.runtime.credentials import (
@@ -59,6 +60,7 @@ from rota.walls.enclosing import Walls, WallSettings
 from rota.walls.probe import Prober
 from rota.walls.rooms import Rooms
 from rota.worker.attempts import Attempts
+from rota.worker.files import LinkedFiles
 from rota.worker.guard import Guard
 from rota.worker.keeper import KeeperConnection
 from rota.worker.session import SessionConfig, WorkerSession
@@ -193,6 +195,13 @@ class _Worker:
         self._executors: dict[JobType, Executor] = {}
         self._containers: ContainerExecutor | None = None
         self._session: WorkerSession | None = None
+        self._files = LinkedFiles(self._serving, self._clock)
+
+    def _serving(self) -> tuple[WorkerLink, tuple[str, ...]]:
+        """Return the connection, and what its server answers; raise `Unavailable` without one."""
+        if self._session is None:
+            raise Unavailable("not connected to a server")
+        return self._session.serving()
 
     async def run(self, guard_mode: str) -> None:
         """Serve until told to stop."""
@@ -252,7 +261,7 @@ class _Worker:
         walls = Walls(settings, self._guard, rooms)
         offers = await Prober(walls, self._guard).probe()
         self._executors[JobType.SHELL] = ShellExecutor(
-            self._attempts, self._guard, self._clock, self._folder / "work", walls
+            self._attempts, self._guard, self._clock, self._folder / "work", walls, self._files
         )
         return offers
 
@@ -267,6 +276,7 @@ class _Worker:
             lambda: self._clock.monotonic() < self._guard.deadline,
             self._guard,
             from_option(self._options.walls).networks,
+            self._files,
         )
         containers = await open_containers(containers_from_option(self._options.containers), place)
         if containers.executor is not None:
@@ -349,10 +359,11 @@ def _http_secrets(
 
 
 def offers(*, has_app: bool) -> tuple[Offer, ...]:
-    """Return the types of jobs that a worker executes, and why not the rest."""
+    """Return the types of jobs that a worker executes, why not the rest, and what it can do."""
     return (
         Offer("type", "shell"),
         Offer("type", "python", "" if has_app else "started without --app"),
+        Offer("capability", FILES),
     )
 
 

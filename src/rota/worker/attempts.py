@@ -343,8 +343,8 @@ class Attempts:
     def output(self, fence: Fence) -> AttemptOutput:
         output = self._outputs.get(fence)
         if output is None:
-            log_limit = self._held[fence].job.spec.log_limit
-            output = AttemptOutput(log_limit, self._times, self.spool.outbox(fence))
+            spec = self._held[fence].job.spec
+            output = AttemptOutput.of(spec, self._times, self.spool.outbox(fence))
             self._outputs[fence] = output
         return output
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from rota.domain.output import OutputRecorder, Stream, Totals
+from rota.domain.spec import JobSpec, OutputKept
 from rota.worker.spool import Outbox
 
 
@@ -51,7 +52,10 @@ class AttemptOutput:
         times: OutputTimes,
         outbox: Outbox,
         pacing: OutputPacing = DEFAULT_PACING,
+        *,
+        may_ride: bool = True,
     ) -> None:
+        self._may_ride = may_ride  # small output may be sent with the report
         self._recorder = OutputRecorder(log_limit)
         self._times = times
         self._outbox = outbox
@@ -61,6 +65,12 @@ class AttemptOutput:
         self._unposted_since: float | None = None  # None: the recorder holds nothing
         self._has_room = asyncio.Event()
         self._has_room.set()
+
+    @classmethod
+    def of(cls, spec: JobSpec, times: OutputTimes, outbox: Outbox) -> AttemptOutput:
+        """Create the output of an attempt at a job."""
+        may_ride = spec.output is not OutputKept.BLOBS
+        return cls(spec.log_limit, times, outbox, may_ride=may_ride)
 
     @property
     def is_full(self) -> bool:
@@ -136,7 +146,7 @@ class AttemptOutput:
     def finish(self) -> FinishedOutput:
         """Post all that is left, unless it is small enough to be sent with the report."""
         self._recorder.close(self._times.store_ms())
-        inline = self._recorder.inline()
+        inline = self._recorder.inline() if self._may_ride else None
         if inline is None:
             self._post(force=True)
         return FinishedOutput(inline or b"", self._recorder.totals)

@@ -13,6 +13,7 @@ from rota.domain.run import AttemptResult
 from rota.domain.spec import JobType
 from rota.domain.states import RunState
 from rota.ports.executor import JobBatch
+from rota.ports.files import BlobPiece, BlobRead, BlobWritten
 from rota.ports.work import (
     Beat,
     BeatAnswer,
@@ -77,6 +78,12 @@ class DoublingLink:
 
     async def note(self, items: Sequence[StepNote]) -> None:
         await self._link.note(items)
+
+    async def read_blob(self, wish: BlobRead) -> BlobPiece:
+        return await self._link.read_blob(wish)
+
+    async def write_blob(self, piece: BlobPiece) -> BlobWritten:
+        return await self._link.write_blob(piece)
 
     async def keep_handles(self, items: Sequence[RemoteHandle]) -> ReportAnswer:
         await self._link.keep_handles(items)

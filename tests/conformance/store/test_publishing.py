@@ -26,6 +26,7 @@ from rota.domain.states import RunState
 from rota.domain.walls import NEW_CLUSTER
 from rota.ports.carts import DueTemplate, MissedCarts, NewTemplate, PauseCart, TemplateChanges
 from rota.ports.credentials import NewCredential, NewJoinToken
+from rota.ports.files import KeptFile
 from rota.ports.forecasts import PredictedStart
 from rota.ports.logins import DeviceGrant, LoginAttempt, Resealed, SealedValue, Told
 from rota.ports.projects import NewProject, PrincipalKind, PrincipalRef
@@ -569,6 +570,43 @@ async def forget_predictions(scene: Scene) -> Act:
     return lambda: scene.store.forget_predictions(scene.clock.instant)
 
 
+FILE = KeptFile("f_1", "default", f"sha256:{'0' * 64}", 3)
+
+
+async def begin_file(scene: Scene) -> Act:
+    return lambda: scene.store.begin_file(FILE, None)
+
+
+async def grow_file(scene: Scene) -> Act:
+    await scene.store.begin_file(FILE, None)
+    return lambda: scene.store.grow_file(FILE, 1, None)
+
+
+async def finish_file(scene: Scene) -> Act:
+    await scene.store.begin_file(FILE, None)
+    return lambda: scene.store.finish_file(FILE)
+
+
+async def touch_files(scene: Scene) -> Act:
+    await (await finish_file(scene))()
+    return lambda: scene.store.touch_files("default", [FILE.digest], timedelta(days=9))
+
+
+async def doom_files(scene: Scene) -> Act:
+    await (await finish_file(scene))()
+    scene.advance(timedelta(days=9))
+    return lambda: scene.store.doom_files([FILE.id])
+
+
+async def forget_files(scene: Scene) -> Act:
+    await (await doom_files(scene))()
+    return lambda: scene.store.forget_files([FILE.id])
+
+
+async def forget_artifacts(scene: Scene) -> Act:
+    return lambda: scene.store.forget_artifacts(10)
+
+
 async def check(scene: Scene) -> Act:
     return lambda: scene.store.check()
 
@@ -658,13 +696,22 @@ WRITES: dict[Callable[[Scene], Awaitable[Act]], set[str]] = {
     disable_principal: {CALLERS, EVENTS},
     save_predictions: set(),
     forget_predictions: set(),
+    begin_file: set(),
+    grow_file: set(),
+    finish_file: set(),
+    touch_files: set(),
+    doom_files: set(),
+    forget_files: set(),
+    forget_artifacts: set(),
     check: set(),
 }
 READS = [
     "any_queued",
     "arrived_output",
+    "artifacts",
     "attempts",
     "bindings",
+    "bytes_of_files",
     "calendars",
     "cancels",
     "carts",
@@ -694,6 +741,7 @@ READS = [
     "followers",
     "foreign_attempts",
     "heartbeats",
+    "held_attempt",
     "id_token_of",
     "inline_output",
     "items",
@@ -709,6 +757,7 @@ READS = [
     "ledger",
     "names",
     "names_of_jobs",
+    "needed_digests",
     "next_cart_look",
     "next_eligible_at",
     "next_key_at",
@@ -737,6 +786,7 @@ READS = [
     "sessions",
     "shards",
     "share_weights",
+    "spent_files",
     "start_delays",
     "templates",
     "tokens",

@@ -14,6 +14,7 @@ from rota.domain.errors import NotFound, Unavailable
 from rota.domain.run import AttemptResult
 from rota.domain.spec import JobType
 from rota.ports.clock import Clock
+from rota.ports.files import BlobPiece, BlobRead, BlobWritten
 from rota.ports.work import (
     Beat,
     BeatAnswer,
@@ -23,6 +24,7 @@ from rota.ports.work import (
     Order,
     OutputChunk,
     Progress,
+    Refused,
     RemoteHandle,
     Report,
     ReportAnswer,
@@ -84,6 +86,12 @@ class Link:
     async def progress(self, items: Sequence[Progress]) -> None: ...
 
     async def note(self, items: Sequence[StepNote]) -> None: ...
+
+    async def read_blob(self, wish: BlobRead) -> BlobPiece:
+        raise Refused("no files here")
+
+    async def write_blob(self, piece: BlobPiece) -> BlobWritten:
+        raise Refused("no files here")
 
     async def keep_handles(self, items: Sequence[RemoteHandle]) -> ReportAnswer:
         raise AssertionError("there is nothing to keep")

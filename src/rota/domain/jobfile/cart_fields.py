@@ -22,6 +22,7 @@ from rota.domain.carts.definition import (
 from rota.domain.errors import did_you_mean, quoted, shown
 from rota.domain.jobfile.build import Document
 from rota.domain.jobfile.calendars import MAX_CALENDARS_OF_JOB
+from rota.domain.jobfile.files import AnyInputValue
 from rota.domain.jobfile.kinds import (
     INVALID,
     Choice,
@@ -129,7 +130,7 @@ ITEM = Section(
         ),
         Field(
             "with",
-            MapOf(VARIABLE, InputValue(), most=MAX_INPUTS),
+            MapOf(VARIABLE, AnyInputValue(), most=MAX_INPUTS),
             "The inputs of its run.",
             examples=({"host": "db-001"},),
         ),

@@ -12,6 +12,7 @@ from rota.domain.jobfile.calendars import CALENDARS, CALENDARS_OF_JOB
 from rota.domain.jobfile.cart_fields import CARTS
 from rota.domain.jobfile.declarations import DECLARATIONS
 from rota.domain.jobfile.demands import DEMANDS
+from rota.domain.jobfile.files import SOURCE
 from rota.domain.jobfile.http import HTTP_OF_JOB
 from rota.domain.jobfile.kinds import Choice, Duration, Flag, Instant, Integer, Size, Zone
 from rota.domain.jobfile.parts import (
@@ -21,7 +22,6 @@ from rota.domain.jobfile.parts import (
     MISFIRE,
     RETRY,
     SHORTEST,
-    SOURCE,
     STEP,
     WEEK,
 )
@@ -56,6 +56,7 @@ from rota.domain.spec import (
     IntervalFrom,
     JobType,
     Late,
+    OutputKept,
     Overlap,
 )
 
@@ -177,7 +178,6 @@ _WHAT_IT_RUNS = (
     Field("task", LATER, "The tasks of the short CI form."),
     Field("format", LATER, "The language of the short CI form."),
     Field("secrets", LATER, "Secrets given to the job."),
-    Field("artifacts", LATER, "Files to keep, as globs."),
 )
 
 _WHO_GOES_FIRST = (
@@ -234,6 +234,13 @@ _HOW_IT_ENDS = (
         Size(1024, 10 * 1024**3),
         "How much output of an attempt is kept.",
         format_size(DEFAULT_LOG_LIMIT),
+    ),
+    Field(
+        "output",
+        Choice(OutputKept),
+        "Where output is kept: a few kilobytes in the store and more in the blob store, or all of "
+        "it in the blob store.",
+        "auto",
     ),
     Field("probe", LATER, "The command that tells how an UNKNOWN run ended."),
     Field("lease", LATER, "How long a worker may be silent."),

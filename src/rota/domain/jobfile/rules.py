@@ -14,6 +14,7 @@ from rota.domain.errors import Invalid, Problem, did_you_mean, listed, quoted, s
 from rota.domain.following import Origin, Source, as_input, parse_source
 from rota.domain.jobfile.build import Document, build_schedule
 from rota.domain.jobfile.demands import job_of
+from rota.domain.jobfile.files import FileValue, check_source, is_file
 from rota.domain.jobfile.http import check_http
 from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.sections import MAX_ENV_BYTES, InputValue
@@ -27,6 +28,7 @@ from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import Input, InputType, Isolation, JobSpec, JobType, Late, When
 
 JsonScalar = str | int | float | bool
+GivenInput = JsonScalar | dict[str, Any]  # a file is a mapping, see `FileValue`
 _MOST_OPTIONS_TOLD = 10
 _TEXTS = (InputType.STRING, InputType.CHOICE)
 
@@ -35,11 +37,12 @@ TYPE_WORDS = {
     InputType.INTEGER: "a whole number",
     InputType.NUMBER: "a number",
     InputType.BOOLEAN: "true or false",
+    InputType.FILE: "a file",
     InputType.CHOICE: "one of its options",
 }
 
 
-def parse_inputs(spec: JobSpec, given: Mapping[str, object]) -> dict[str, JsonScalar]:
+def parse_inputs(spec: JobSpec, given: Mapping[str, object]) -> dict[str, GivenInput]:
     """Parse a value for every input the job declares; `Invalid` with all that is wrong.
 
     Text is read as a number or boolean where the input is one: flags and forms have only text.
@@ -50,7 +53,7 @@ def parse_inputs(spec: JobSpec, given: Mapping[str, object]) -> dict[str, JsonSc
 
 def parse_input_sets(
     spec: JobSpec, sets: Iterable[Mapping[str, object]]
-) -> list[dict[str, JsonScalar]]:
+) -> list[dict[str, GivenInput]]:
     """Parse many sets of inputs; `Invalid` is about the first that has something wrong."""
     report = Report()
     at = At.root(report)
@@ -63,7 +66,7 @@ def parse_input_sets(
 
 def check_inputs(
     spec: JobSpec, given: Mapping[str, object], at: At, *, may_lack: bool = False
-) -> dict[str, JsonScalar]:
+) -> dict[str, GivenInput]:
     """Parse inputs, and report what is wrong at the position of each.
 
     With `may_lack` it is fine to leave out what has to be given in the end.
@@ -85,7 +88,7 @@ def check_input(declared: Input, name: str, given: object, at: At) -> None:
     _value(declared, given, at, name)
 
 
-def is_of_type(value: object, kind: InputType) -> TypeGuard[JsonScalar]:
+def is_of_type(value: object, kind: InputType) -> TypeGuard[GivenInput]:
     match kind:
         case InputType.STRING | InputType.CHOICE:
             return isinstance(value, str)
@@ -95,15 +98,20 @@ def is_of_type(value: object, kind: InputType) -> TypeGuard[JsonScalar]:
             return isinstance(value, int | float) and not isinstance(value, bool)
         case InputType.BOOLEAN:
             return isinstance(value, bool)
+        case InputType.FILE:
+            return is_file(value)
 
 
-def _value(declared: Input, given: object, at: At, name: str = "") -> JsonScalar | None:
+def _value(declared: Input, given: object, at: At, name: str = "") -> GivenInput | None:
     """Parse the value; None after reporting why there is none."""
     what = f"input {quoted(name or at.name)}"
     if given is None:
         if declared.default is None:
             at.refuse(f"{what} must be given", declared.help)
         return declared.default
+    if declared.type is InputType.FILE:
+        file = FileValue().check(given, at)
+        return file if isinstance(file, dict) else None
     if InputValue().check(given, at) is INVALID:
         return None
     value = _read(given, declared.type)
@@ -137,7 +145,7 @@ def _listed(options: Sequence[str]) -> str:
 
 def parse_handed(
     inputs: Mapping[str, Input], values: Mapping[str, object]
-) -> dict[str, JsonScalar]:
+) -> dict[str, GivenInput]:
     """Parse values that a run hands on to inputs of another; `Invalid` with all that is wrong."""
     report = Report()
     at = At.root(report)
@@ -159,7 +167,7 @@ def _read(given: object, kind: InputType) -> object:
         return given
 
 
-def _refuse_oversize(values: Mapping[str, JsonScalar | None], at: At) -> None:
+def _refuse_oversize(values: Mapping[str, GivenInput | None], at: At) -> None:
     size = sum(len(str(value).encode()) for value in values.values())
     if size > MAX_ENV_BYTES:
         at.refuse(f"the inputs have more than {MAX_ENV_BYTES // 1024} KiB in total")
@@ -289,6 +297,7 @@ def check_job(
     `is_whole`: no defaults of a project or of the store come below it any more.
     """
     _check_type(document, written, at)
+    check_source(document, at)
     check_http(document, written, at, is_whole=is_whole)
     check_walls(document, at, is_whole=is_whole)
     check_schedule(document, at)
@@ -300,6 +309,7 @@ def check_job(
         if step is not INVALID:
             _check_retry(step.get("retry"), at.child("steps").child(index).child("retry"))
     _check_inputs(document.get("inputs", {}), written.get("inputs"), at.child("inputs"))
+    _check_files(document, at)
     _check_unattended(document, at)
     check_demands(document, written, at)
 
@@ -311,7 +321,8 @@ def _check_type(document: Document, written: Mapping[str, object], at: At) -> No
     needed, foreign = ("function", "steps") if kind == JobType.PYTHON else ("steps", "function")
     # What only containers have is refused by a rule of its own: one fault is reported once.
     may_lack = stated_wall(document) is Isolation.CONTAINER or {"image", "command"} & written.keys()
-    if written.get(needed) is None and (kind == JobType.PYTHON or not may_lack):
+    is_found = needed in document or bool(may_lack)
+    if written.get(needed) is None and (kind == JobType.PYTHON or not is_found):
         at.refuse(f'{at.scope} has no "{needed}", which type {kind} needs')
     if written.get(foreign) is not None:
         at.child(foreign).refuse_key(f'"{foreign}" does not go with type {kind}')
@@ -382,6 +393,22 @@ def _check_inputs(inputs: Document, written: object, at: At) -> None:
             _check_input(given, raw if isinstance(raw, Mapping) else given, at.child(name))
 
 
+def _check_files(document: Document, at: At) -> None:
+    """Report inputs that are files where they cannot be."""
+    files = [
+        name
+        for name, given in document.get("inputs", {}).items()
+        if given is not INVALID and given.get("type") == InputType.FILE
+    ]
+    for name in files if document.get("type") == JobType.PYTHON else ():
+        message = "a function has no work folder: its inputs cannot be files"
+        at.child("inputs").child(name).child("type").refuse(message)
+    for index, name in enumerate(document.get("exclusive_by", ())):
+        if name in files:
+            message = f"input {quoted(name)} is a file, whose value is not compared"
+            at.child("exclusive_by").child(index).refuse(message)
+
+
 def _check_input(given: Document, written: Mapping[str, object], at: At) -> None:
     kind = InputType(given.get("type", InputType.STRING))
     has_pattern = _check_pattern(given, kind, at.child("pattern"))
@@ -390,6 +417,9 @@ def _check_input(given: Document, written: Mapping[str, object], at: At) -> None
     has_options = _check_options(given, written, kind, at)
     default, place = given.get("default"), at.child("default")
     if default is None:
+        return
+    if kind is InputType.FILE:
+        place.refuse("a file has no default", "leave it out, or put the file beside the code")
         return
     if kind is not InputType.CHOICE and not is_of_type(default, kind):
         hint = "put it in quotes, or write its type" if kind is InputType.STRING else ""

@@ -19,6 +19,8 @@ from rota.domain.spec import JobSpec, JobType
 from rota.operations import credentials, output, workers
 from rota.operations.engine import Engine
 from rota.operations.specs import Ref
+from rota.operations.worker_files import STALE_ATTEMPT, WorkerFiles
+from rota.ports.files import BlobPiece, BlobRead, BlobWritten
 from rota.ports.queue import CANCELLED, FAVOURED, OUTPUT, WATCHED, Taker, Ticket
 from rota.ports.queue import output as output_topic
 from rota.ports.records import Claimed, Finished
@@ -74,6 +76,7 @@ class Floor:
         self._config = config or FloorConfig()
         self._server = server  # who we are, for the sessions of our workers
         self._refusals = workers.Refusals(engine)
+        self._files = WorkerFiles(engine)
         self._desks: dict[str, Desk] = {}
         self._ended: deque[str] = deque(maxlen=_REMEMBERED_ENDS)  # the latest runs
         self._awaited: dict[str, float] = {}  # followed runs that no worker here has: until when
@@ -184,6 +187,23 @@ class Floor:
         answer = await output.store_chunks(self._engine, SessionId(session), chunks)
         await self._note_refused(session, "output", answer.refused)
         return answer
+
+    async def read_blob(self, session: str, wish: BlobRead) -> BlobPiece:
+        self._desk(session)
+        try:
+            return await self._files.read(SessionId(session), wish)
+        except Conflict:
+            await self._note_refused(session, "blob_read", [wish.fence])
+            raise
+
+    async def write_blob(self, session: str, piece: BlobPiece) -> BlobWritten:
+        self._desk(session)
+        try:
+            return await self._files.write(SessionId(session), piece)
+        except Conflict as error:
+            if error.code == STALE_ATTEMPT:
+                await self._note_refused(session, "blob_write", [piece.fence])
+            raise
 
     async def _note_refused(self, session: str, act: str, fences: Sequence[Fence]) -> None:
         desk = self._desks.get(session)

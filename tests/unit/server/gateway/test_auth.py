@@ -30,6 +30,7 @@ from rota.server.gateway.auth import (
     READS,
     RESOLVES,
     TRIGGERS,
+    UPLOADS,
     Need,
     TrustedTokens,
     Where,
@@ -59,6 +60,8 @@ NEEDS = {  # all others are read by viewers of the project
     "POST /api/v1/jobs/{job}:enable": EDITS,
     "POST /api/v1/jobs/{job}:disable": EDITS,
     "POST /api/v1/submit_job": APPLIES,
+    "PUT /api/v1/uploads/{digest}": UPLOADS,
+    "GET /api/v1/uploads/{digest}": UPLOADS,
     "PUT /api/v1/calendars/{calendar}": EDITS,
     "DELETE /api/v1/calendars/{calendar}": EDITS,
     "PUT /api/v1/limits/{name}": EDITS,
@@ -152,7 +155,8 @@ async def asked(client: httpx.AsyncClient, call: tuple[str, APIRoute]) -> httpx.
     """What the call is answered when it names things that do not exist."""
     method, route = call
     names = ("job", "run", "cart", "template", "calendar", "worker", "token_id", "name", "share")
-    path = route.path_format.format(**dict.fromkeys((*names, "principal", "handle"), "nothing"))
+    others = ("principal", "handle", "digest", "path")
+    path = route.path_format.format(**dict.fromkeys((*names, *others), "nothing"))
     return await client.request(method, path)
 
 
