@@ -24,27 +24,12 @@ from ipaddress import IPv4Address, IPv4Network, collapse_addresses
 from itertools import pairwise
 from pathlib import Path
 
+from rota.domain.addresses import PRIVATE_IPV4
 from rota.ports.executor import Confinement, Exit, Process, Spawner
 
 NAMESERVER = IPv4Address("10.0.2.3")  # which slirp4netns passes on to the machine's own
 _GATEWAYS = IPv4Network("10.0.2.2/31")  # that and the way out
 _LINK = IPv4Network("10.0.2.0/24")
-_PRIVATE = tuple(
-    map(
-        IPv4Network,
-        (
-            "0.0.0.0/8",  # this network
-            "10.0.0.0/8",
-            "100.64.0.0/10",  # behind carriers' address translation
-            "169.254.0.0/16",  # the link's own; clouds tell secrets of the machine there
-            "172.16.0.0/12",
-            "192.0.0.0/24",  # protocols
-            "192.168.0.0/16",
-            "198.18.0.0/15",  # benchmarks
-            "224.0.0.0/3",  # multicast, reserved, broadcast
-        ),
-    )
-)
 _GET_OWNER = 0xB701  # of a namespace: the user namespace that has rights over it
 _READY_WITHIN = 10.0  # seconds
 _LARGEST_PACKET = 65520  # what it costs to pass one on hardly depends on its size
@@ -63,7 +48,7 @@ def unreachable(allowed: Sequence[IPv4Network], own: Iterable[IPv4Address]) -> l
     Of the link to slirp4netns only two addresses are its own; others may be those of a machine
     beside this one.
     """
-    closed = [*_PRIVATE, *_LINK.address_exclude(_GATEWAYS)]
+    closed = [*PRIVATE_IPV4, *_LINK.address_exclude(_GATEWAYS)]
     for opened in allowed:
         closed = [rest for network in closed for rest in _without(network, opened)]
     here = [IPv4Network(address) for address in own if not address.is_loopback]
