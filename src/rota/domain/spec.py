@@ -18,6 +18,8 @@ DEFAULT_PRIORITY = 5
 DEFAULT_GRACE = timedelta(seconds=10)
 DEFAULT_LOG_LIMIT = 100 * 1024 * 1024
 DEFAULT_MAX_LOSSES = 3
+DEFAULT_ARTIFACT_BYTES = 100 * 1024 * 1024
+DEFAULT_ARTIFACT_KEEP = timedelta(days=30)
 RESERVED_ENV = "ROTA_"  # variables of a job that begin so are set by Rota alone
 
 
@@ -117,6 +119,7 @@ class InputType(StrEnum):
     INTEGER = "integer"
     NUMBER = "number"
     BOOLEAN = "boolean"
+    FILE = "file"  # a value is {"file": name, "digest": "sha256:…", "size": bytes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +215,34 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
+class Git:
+    """Git repository that the code of a job is fetched from."""
+
+    url: str
+    ref: str = ""  # branch, tag or commit; "" = what the repository's HEAD names
+    submodules: bool = False
+    credential: str = ""  # name of a login in the worker's settings; "" = none
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """Uploaded file that is the code of a job."""
+
+    digest: str  # `sha256:` and the digits
+    name: str = ""  # decides how it is used, see `domain.files.is_archive`; "": its first bytes do
+    size: int = 0  # bytes; 0: not told
+
+
+@dataclass(frozen=True, slots=True)
+class Artifacts:
+    """Files of a step that are kept."""
+
+    paths: tuple[str, ...]  # patterns, below the work folder
+    keep: timedelta = DEFAULT_ARTIFACT_KEEP  # from the end of the step
+    limit: int = DEFAULT_ARTIFACT_BYTES  # of all files of the step together
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     name: str
     run: str | tuple[str, ...]  # a script for `shell`, or an argument list that needs no shell
@@ -227,6 +258,7 @@ class Step:
     network: Network | None = None
     run_as: str | None = None
     limits: RunLimits | None = None  # a limit that it does not give is the job's
+    artifacts: Artifacts | None = None  # None: nothing is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +292,10 @@ class JobSpec:
 
     steps: tuple[Step, ...] = ()  # type shell
     function: str = ""  # type python: the name it was registered under
-    path: str = ""  # `source: {path}`: the folder on the worker to run in; "" = a fresh one
+    # `source`: at most one of these three; none of them = a fresh, empty folder.
+    path: str = ""  # the folder on the worker to run in; "" = a fresh one
+    git: Git | None = None
+    upload: Upload | None = None
     isolation: Isolation = Isolation.PROCESS
     network: Network = Network.HOST  # the only one that `process` has
     run_as: str = ""  # user of the worker's machine; "" = whom the worker takes for this wall

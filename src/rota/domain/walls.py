@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
+from rota.domain.files import FILES, needs_files
 from rota.domain.spec import (
     NO_LIMITS,
     Isolation,
@@ -33,6 +34,7 @@ class OfferKind(StrEnum):
     RUN_AS = "run_as"  # a user whom runs of this worker may be
     TYPE = "type"  # a `JobType`
     REGISTRY = "registry"  # a login of its settings
+    CAPABILITY = "capability"  # something that its program can, such as `files`
     MOUNT = "mount"  # a root of what containers may see; `ROOT:rw` where they may also write
 
 
@@ -70,6 +72,7 @@ class Walls:
     image: str = ""
     registry: str = ""
     mounts: tuple[Mount, ...] = ()
+    capabilities: tuple[str, ...] = ()  # what the worker's program must be able to do
 
 
 PLAIN = Walls()
@@ -91,6 +94,7 @@ def walls_of(spec: JobSpec) -> Walls | None:
         image=container.image if container else "",
         registry=container.registry if container else "",
         mounts=container.mounts if container else (),
+        capabilities=(FILES,) if needs_files(spec) else (),
     )
     return None if found == PLAIN else found
 
@@ -129,6 +133,7 @@ def demanded(walls: Walls | None) -> tuple[str, ...]:
         *(f"{OfferKind.RUN_AS}/{user}" for user in walls.run_as),
         *([f"{OfferKind.REGISTRY}/{walls.registry}"] if walls.registry else []),
         *(f"{OfferKind.MOUNT}/{_mounted(mount)}" for mount in walls.mounts),
+        *(f"{OfferKind.CAPABILITY}/{name}" for name in walls.capabilities),
     )
 
 
@@ -205,11 +210,18 @@ def words_of(demand: str) -> str:
         case OfferKind.MOUNT:
             writes = ", writable" if name.endswith(_WRITABLE) else ""
             return f"mount {name.removesuffix(_WRITABLE)}{writes}"
+        case OfferKind.CAPABILITY:
+            return _CAPABILITY_WORDS.get(name, name)
         case _:
             return demand
 
 
-_FIELDS = {OfferKind.WALL: "isolation", OfferKind.MOUNT: "mounts"}
+_CAPABILITY_WORDS = {FILES: "transfer of files"}
+_FIELDS = {
+    OfferKind.WALL: "isolation",
+    OfferKind.MOUNT: "mounts",
+    OfferKind.CAPABILITY: "source",
+}
 
 
 def field_of(demand: str) -> tuple[str, ...]:

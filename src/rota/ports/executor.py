@@ -121,6 +121,30 @@ class AttemptReports(Protocol):
         ...
 
 
+class Files(Protocol):
+    """Files of attempts, which the server keeps.
+
+    Both verbs go on where a stream was cut, as long as the worker has its session. `Unavailable`:
+    no server answered for too long; `Conflict`: the attempt is not this worker's any more.
+    """
+
+    async def fetch(self, fence: Fence, digest: str, into: int) -> int:
+        """Write a file of the attempt to a descriptor, from its start; return its size.
+
+        What is written is verified. `NotFound`: the server does not keep it, or it is none of this
+        attempt's.
+        """
+        ...
+
+    async def keep(self, fence: Fence, step: int, path: str, source: int) -> str:
+        """Keep what a descriptor reads from its start, as an artifact; return its digest.
+
+        It is kept as it was when this was called. `Invalid`: it changed while it was read, or the
+        server does not take it; the message says why.
+        """
+        ...
+
+
 class Executor(Protocol):
     """Executor of one job type. Attempts end only by what it reports, each once."""
 

@@ -381,6 +381,32 @@ class StepNote(OfAttempt, frozen=True, array_like=True):
     last_line: str = ""  # the last whole one, or its beginning
 
 
+class BlobRead(OfAttempt, frozen=True, array_like=True):
+    """Wish for a piece of a file that an attempt needs: of its source, or an input."""
+
+    digest: str
+    offset: Total
+    length: Number
+
+
+class BlobPiece(OfAttempt, frozen=True, array_like=True):
+    """Piece of a file: one that was asked for, or the next one of an artifact."""
+
+    digest: str  # of the whole
+    offset: Total
+    data: bytes
+    size: Total  # of the whole
+    path: str = ""  # of an artifact, below the work folder
+    step: Number = 0  # that made it, from 0
+
+
+class BlobWritten(msgspec.Struct, frozen=True, array_like=True):
+    """How much of an artifact is there: go on from here. All of it: it is kept."""
+
+    digest: str
+    received: Total
+
+
 class Offer(msgspec.Struct, frozen=True, array_like=True):
     """Something that a worker tried at its start, and whether it has it."""
 
@@ -496,6 +522,8 @@ class JoinWish(msgspec.Struct, frozen=True):
 
 CREDENTIAL = "credential"  # the optional request by which a worker asks for its next one
 STEPS = "steps"  # the one by which it sends notes
+BLOB_READ = "blob_read"  # the one by which it fetches files
+BLOB_WRITE = "blob_write"  # the one by which it keeps artifacts
 RUNNING = "running"  # the result of a step that goes on
 
 
@@ -548,6 +576,17 @@ class WorkerLink(Protocol):
         """Send notes, also a hint; only where the welcome named the request."""
         ...
 
+    async def read_blob(self, wish: BlobRead) -> BlobPiece:
+        """Fetch a piece of a file; only where the welcome named the request.
+
+        `NotFound` with the code `file_not_found`: there is none such for this attempt.
+        """
+        ...
+
+    async def write_blob(self, piece: BlobPiece) -> BlobWritten:
+        """Send a piece of an artifact; only where the welcome named the request."""
+        ...
+
     async def receive(self) -> Order:
         """Return the next order of the server."""
         ...
@@ -581,6 +620,10 @@ class WorkerDesk(Protocol):
     async def progress(self, session: str, items: Sequence[Progress]) -> None: ...
 
     async def note(self, session: str, items: Sequence[StepNote]) -> None: ...
+
+    async def read_blob(self, session: str, wish: BlobRead) -> BlobPiece: ...
+
+    async def write_blob(self, session: str, piece: BlobPiece) -> BlobWritten: ...
 
     async def next_order(self, session: str, stream: int) -> Order:
         """Return the next order for this connection. `NotFound` once there is a newer one."""

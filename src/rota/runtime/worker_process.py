@@ -21,6 +21,7 @@ import uvloop
 from rota import __version__
 from rota.clock import SystemClock
 from rota.domain.errors import RotaError
+from rota.domain.files import FILES
 from rota.domain.resources import UNIT
 from rota.domain.spec import JobType
 from rota.executors.shell import ShellExecutor
@@ -303,10 +304,11 @@ class _Worker:
 
 
 def offers(*, has_app: bool) -> tuple[Offer, ...]:
-    """Return the types of jobs that a worker executes, and why not the rest."""
+    """Return the types of jobs that a worker executes, why not the rest, and what it can do."""
     return (
         Offer("type", "shell"),
         Offer("type", "python", "" if has_app else "started without --app"),
+        Offer("capability", FILES),
     )
 
 

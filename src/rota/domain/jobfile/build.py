@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rota.domain.jobfile.demands import build_after, build_rate_limits, build_resources
+from rota.domain.jobfile.files import build_artifacts, build_source
 from rota.domain.jobfile.kinds import parse_share
 from rota.domain.jobfile.walls import build_step_walls, build_walls
 from rota.domain.quantities import parse_duration, parse_size
@@ -43,7 +44,6 @@ def build_job(document: Document) -> JobSpec:
     return JobSpec(
         name=document["name"],
         schedule=build_schedule(document) if "schedule" in document else None,
-        path=document.get("source", {}).get("path", ""),
         steps=tuple(
             _step(step, number, document)
             for number, step in enumerate(document.get("steps", ()), 1)
@@ -78,6 +78,7 @@ def build_job(document: Document) -> JobSpec:
             max_losses=int,
             log_limit=parse_size,
         )
+        | build_source(document)
         | build_walls(document),
     )
 
@@ -167,6 +168,7 @@ def _step(document: Document, number: int, job: Document) -> Step:
             timeout=parse_duration,
             retry=_retry,
             continue_on_error=bool,
+            artifacts=build_artifacts,
         )
         | build_step_walls(document, job),
     )

@@ -20,6 +20,7 @@ from rota.domain.carts.definition import (
 from rota.domain.errors import quoted, shown
 from rota.domain.jobfile.build import Document
 from rota.domain.jobfile.calendars import MAX_CALENDARS_OF_JOB
+from rota.domain.jobfile.files import AnyInputValue
 from rota.domain.jobfile.kinds import (
     INVALID,
     Choice,
@@ -41,7 +42,6 @@ from rota.domain.jobfile.sections import (
     VARIABLE,
     Either,
     Field,
-    InputValue,
     ListOf,
     MapOf,
     Section,
@@ -140,7 +140,7 @@ ITEM = Section(
         ),
         Field(
             "with",
-            MapOf(VARIABLE, InputValue(), most=MAX_INPUTS),
+            MapOf(VARIABLE, AnyInputValue(), most=MAX_INPUTS),
             "The inputs of its run.",
             examples=({"host": "db-001"},),
         ),

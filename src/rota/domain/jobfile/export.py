@@ -18,7 +18,8 @@ from rota.domain.jobfile.declarations import LIMIT, RESOURCE
 from rota.domain.jobfile.demands import AFTER, RATE_LIMIT
 from rota.domain.jobfile.fields import DEFAULTS, FILE, JOB, JOB_GROUPS
 from rota.domain.jobfile.kinds import Schema
-from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, SOURCE, STEP
+from rota.domain.jobfile.files import ARTIFACTS, GIT, SOURCE, UPLOAD
+from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, STEP
 from rota.domain.jobfile.sections import Field, Section
 from rota.domain.jobfile.text import BOOLEAN, DECIMAL, FLOAT, NOT_FINITE, NULL, PREFIXED
 from rota.domain.jobfile.walls import MOUNT, RUN_LIMITS
@@ -80,6 +81,7 @@ def to_block(value: Mapping[str, Any]) -> str:
 
 
 _SECTIONS = (JOB, DEFAULTS, STEP, RETRY, MISFIRE, DST, INPUT, SOURCE, CALENDAR, HOLIDAYS)
+_SECTIONS_OF_FILES = (GIT, UPLOAD, ARTIFACTS)
 _SECTIONS_OF_WALLS = (RUN_LIMITS, MOUNT)
 _SECTIONS_OF_ORDER = (RATE_LIMIT, AFTER, LIMIT, RESOURCE)
 _SECTIONS_OF_CARTS = (CART, ITEM, ITEMS_FROM, FAILURES, BETWEEN)
@@ -99,6 +101,7 @@ def json_schema() -> Schema:
             section.title: section.definition()
             for section in (
                 *_SECTIONS,
+                *_SECTIONS_OF_FILES,
                 *_SECTIONS_OF_WALLS,
                 *_SECTIONS_OF_ORDER,
                 *_SECTIONS_OF_CARTS,
@@ -154,6 +157,9 @@ _PARTS = {
     "Daylight saving": DST,
     "Input": INPUT,
     "Source": SOURCE,
+    "Git": GIT,
+    "Upload": UPLOAD,
+    "Artifacts": ARTIFACTS,
     "Run limits": RUN_LIMITS,
     "Mount": MOUNT,
     "Rate limit": RATE_LIMIT,

@@ -12,6 +12,7 @@ from rota.domain.jobfile.calendars import CALENDARS, CALENDARS_OF_JOB
 from rota.domain.jobfile.cart_fields import CARTS
 from rota.domain.jobfile.declarations import DECLARATIONS
 from rota.domain.jobfile.demands import DEMANDS
+from rota.domain.jobfile.files import SOURCE
 from rota.domain.jobfile.kinds import Choice, Duration, Flag, Instant, Integer, Size, Zone
 from rota.domain.jobfile.parts import (
     DST,
@@ -20,7 +21,6 @@ from rota.domain.jobfile.parts import (
     MISFIRE,
     RETRY,
     SHORTEST,
-    SOURCE,
     STEP,
     WEEK,
 )
@@ -168,7 +168,6 @@ _WHAT_IT_RUNS = (
     Field("task", LATER, "The tasks of the short CI form."),
     Field("format", LATER, "The language of the short CI form."),
     Field("secrets", LATER, "Secrets given to the job."),
-    Field("artifacts", LATER, "Files to keep, as globs."),
 )
 
 _WHO_GOES_FIRST = (

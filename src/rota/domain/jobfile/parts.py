@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from rota.domain.jobfile.files import ARTIFACTS
 from rota.domain.jobfile.kinds import Choice, Duration, Flag, Integer, Share
 from rota.domain.jobfile.sections import (
     COMMAND,
     ENV,
     LINE,
-    PATH,
     PROSE,
     SHELL,
     WORDS,
@@ -23,7 +23,6 @@ from rota.domain.jobfile.slips import (
     INPUT_ADVICE,
     MISFIRE_ADVICE,
     RETRY_ADVICE,
-    SOURCE_ADVICE,
     STEP_ADVICE,
 )
 from rota.domain.jobfile.walls import WALLS_OF_STEP
@@ -116,7 +115,7 @@ DST = Section(
 INPUT = Section(
     "input",
     (
-        Field("type", Choice(InputType, later=("file",)), "The type of the value.", "string"),
+        Field("type", Choice(InputType), "The type of the value.", "string"),
         Field(
             "default",
             InputValue(),
@@ -126,21 +125,6 @@ INPUT = Section(
         Field("help", PROSE, "What the input means, for whoever triggers the job."),
     ),
     advice=INPUT_ADVICE,
-)
-
-SOURCE = Section(
-    "source",
-    (
-        Field(
-            "path",
-            PATH,
-            "The folder on the worker that the job runs in, instead of a fresh one.",
-            examples=("/srv/reports",),
-        ),
-        Field("git", LATER, "A Git repository and ref to fetch."),
-        Field("upload", LATER, "An uploaded script, binary or archive."),
-    ),
-    advice=SOURCE_ADVICE,
 )
 
 STEP = Section(
@@ -177,7 +161,12 @@ STEP = Section(
         ),
         *WALLS_OF_STEP,
         Field("secrets", LATER, "Secrets for this step only."),
-        Field("artifacts", LATER, "Files to keep, as globs."),
+        Field(
+            "artifacts",
+            ARTIFACTS,
+            "Files to keep when the step has ended, also after a failure; a list is their `paths`.",
+            examples=(["report.json"],),
+        ),
     ),
     advice=STEP_ADVICE,
 )

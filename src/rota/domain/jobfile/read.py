@@ -20,6 +20,7 @@ from rota.domain.jobfile.carts import (
 )
 from rota.domain.jobfile.declarations import Shared, build_declarations, check_declarations
 from rota.domain.jobfile.fields import FILE, JOB
+from rota.domain.jobfile.files import expanded
 from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.rules import check_job
 from rota.domain.jobfile.sections import MapOf, Section
@@ -46,7 +47,10 @@ from rota.domain.walls import LIMITS, WallDefaults
 
 NAMELESS_SET = "api"  # of new jobs that come without a file's name
 _NO_WALLS = WallDefaults()
-_MERGED = frozenset(row.name for row in JOB.fields if isinstance(row.kind, MapOf | Section))
+# A source is one place: that of the job takes the place of that of the defaults.
+_MERGED = frozenset(
+    row.name for row in JOB.fields if isinstance(row.kind, MapOf | Section) and row.name != "source"
+)
 # Fields that the policy of a project may bound: where they stand is told with what is wrong.
 _BOUNDED = (
     ("max_concurrency",),
@@ -246,7 +250,7 @@ def _merge(defaults: Document, job: Document, written: Mapping[str, object]) -> 
     merged = inherited | dict(job)
     for name in _MERGED & inherited.keys() & job.keys():
         merged[name] = inherited[name] | job[name]
-    return merged
+    return expanded(merged)
 
 
 def with_defaults(

@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 
 from rota.domain.errors import Invalid, Problem, did_you_mean, quoted, shown
 from rota.domain.jobfile.build import Document, build_schedule
+from rota.domain.jobfile.files import FileValue, check_source, is_file
 from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.sections import MAX_ENV_BYTES, InputValue
 from rota.domain.jobfile.text import At, Report, UnusableNumber, refuse_repeated, resolve
@@ -23,16 +24,18 @@ from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import Input, InputType, Isolation, JobSpec, JobType, Late
 
 JsonScalar = str | int | float | bool
+GivenInput = JsonScalar | dict[str, Any]  # a file is a mapping, see `FileValue`
 
 TYPE_WORDS = {
     InputType.STRING: "text",
     InputType.INTEGER: "a whole number",
     InputType.NUMBER: "a number",
     InputType.BOOLEAN: "true or false",
+    InputType.FILE: "a file",
 }
 
 
-def parse_inputs(spec: JobSpec, given: Mapping[str, object]) -> dict[str, JsonScalar]:
+def parse_inputs(spec: JobSpec, given: Mapping[str, object]) -> dict[str, GivenInput]:
     """Parse a value for every input the job declares; `Invalid` with all that is wrong.
 
     Text is read as a number or boolean where the input is one: flags and forms have only text.
@@ -43,7 +46,7 @@ def parse_inputs(spec: JobSpec, given: Mapping[str, object]) -> dict[str, JsonSc
 
 def parse_input_sets(
     spec: JobSpec, sets: Iterable[Mapping[str, object]]
-) -> list[dict[str, JsonScalar]]:
+) -> list[dict[str, GivenInput]]:
     """Parse many sets of inputs; `Invalid` is about the first that has something wrong."""
     report = Report()
     at = At.root(report)
@@ -56,7 +59,7 @@ def parse_input_sets(
 
 def check_inputs(
     spec: JobSpec, given: Mapping[str, object], at: At, *, may_lack: bool = False
-) -> dict[str, JsonScalar]:
+) -> dict[str, GivenInput]:
     """Parse inputs, and report what is wrong at the position of each.
 
     With `may_lack` it is fine to leave out what has to be given in the end.
@@ -73,7 +76,7 @@ def check_inputs(
     return {name: value for name, value in values.items() if value is not None}
 
 
-def is_of_type(value: object, kind: InputType) -> TypeGuard[JsonScalar]:
+def is_of_type(value: object, kind: InputType) -> TypeGuard[GivenInput]:
     match kind:
         case InputType.STRING:
             return isinstance(value, str)
@@ -83,14 +86,19 @@ def is_of_type(value: object, kind: InputType) -> TypeGuard[JsonScalar]:
             return isinstance(value, int | float) and not isinstance(value, bool)
         case InputType.BOOLEAN:
             return isinstance(value, bool)
+        case InputType.FILE:
+            return is_file(value)
 
 
-def _value(declared: Input, given: object, at: At) -> JsonScalar | None:
+def _value(declared: Input, given: object, at: At) -> GivenInput | None:
     """Parse the value; None after reporting why there is none."""
     if given is None:
         if declared.default is None:
             at.refuse(f"input {quoted(at.name)} must be given", declared.help)
         return declared.default
+    if declared.type is InputType.FILE:
+        file = FileValue().check(given, at)
+        return file if isinstance(file, dict) else None
     if InputValue().check(given, at) is INVALID:
         return None
     value = _read(given, declared.type)
@@ -109,7 +117,7 @@ def _read(given: object, kind: InputType) -> object:
         return given
 
 
-def _refuse_oversize(values: Mapping[str, JsonScalar | None], at: At) -> None:
+def _refuse_oversize(values: Mapping[str, GivenInput | None], at: At) -> None:
     size = sum(len(str(value).encode()) for value in values.values())
     if size > MAX_ENV_BYTES:
         at.refuse(f"the inputs have more than {MAX_ENV_BYTES // 1024} KiB in total")
@@ -187,6 +195,7 @@ def check_job(
     `is_whole`: no defaults of a project or of the store come below it any more.
     """
     _check_type(document, written, at)
+    check_source(document, at)
     check_walls(document, at, is_whole=is_whole)
     check_schedule(document, at)
     for name in ("starts", "ends"):
@@ -197,6 +206,7 @@ def check_job(
         if step is not INVALID:
             _check_retry(step.get("retry"), at.child("steps").child(index).child("retry"))
     _check_inputs(document.get("inputs", {}), at.child("inputs"))
+    _check_files(document, at)
     _check_unattended(document, at)
     check_demands(document, written, at)
 
@@ -208,6 +218,7 @@ def _check_type(document: Document, written: Mapping[str, object], at: At) -> No
     needed, foreign = ("function", "steps") if kind == JobType.PYTHON else ("steps", "function")
     # What only containers have is refused by a rule of its own: one fault is reported once.
     may_lack = stated_wall(document) is Isolation.CONTAINER or {"image", "command"} & written.keys()
+    may_lack = may_lack or needed in document
     if written.get(needed) is None and (kind == JobType.PYTHON or not may_lack):
         at.refuse(f'{at.scope} has no "{needed}", which type {kind} needs')
     if written.get(foreign) is not None:
@@ -278,9 +289,28 @@ def _check_inputs(inputs: Document, at: At) -> None:
             _check_default(given, at.child(name).child("default"))
 
 
+def _check_files(document: Document, at: At) -> None:
+    """Report inputs that are files where they cannot be."""
+    files = [
+        name
+        for name, given in document.get("inputs", {}).items()
+        if given is not INVALID and given.get("type") == InputType.FILE
+    ]
+    for name in files if document.get("type") == JobType.PYTHON else ():
+        message = "a function has no work folder: its inputs cannot be files"
+        at.child("inputs").child(name).child("type").refuse(message)
+    for index, name in enumerate(document.get("exclusive_by", ())):
+        if name in files:
+            message = f"input {quoted(name)} is a file, whose value is not compared"
+            at.child("exclusive_by").child(index).refuse(message)
+
+
 def _check_default(given: Document, at: At) -> None:
     kind = InputType(given.get("type", InputType.STRING))
     default = given.get("default")
+    if kind is InputType.FILE and default is not None:
+        at.refuse("a file has no default", "leave it out, or put the file beside the code")
+        return
     if default is not None and not is_of_type(default, kind):
         hint = "put it in quotes, or write its type" if kind is InputType.STRING else ""
         at.refuse(f"default must be {TYPE_WORDS[kind]}, not {shown(default)}", hint)

@@ -381,6 +381,7 @@ JOB_ADVICE = Advice(
         {
             _A_STEP: "run commands cmd script exec entrypoint shell bash tasks",
             _INTERVAL: "interval every frequency",
+            "a step says which of its files are kept: write it there": "artifacts",
         }
     ),
 )
@@ -428,7 +429,21 @@ MISFIRE_ADVICE = Advice(
 )
 
 SOURCE_ADVICE = Advice(
-    form="{path: /FOLDER}", slips=_meaning(path="folder dir directory cwd workdir")
+    form="{git: URL}, {upload: DIGEST} or {path: FOLDER}",
+    slips=_meaning(
+        path="folder dir directory cwd workdir", git="repository repo url", upload="file archive"
+    ),
+)
+
+UPLOAD_ADVICE = Advice(
+    form="{digest: DIGEST, name: NAME}", slips=_meaning(digest="sha256 hash id", name="file")
+)
+
+ARTIFACTS_ADVICE = Advice(
+    form="[PATTERN]",
+    slips=_meaning(
+        paths="path files globs patterns", keep="retention expire_in days", max="limit size"
+    ),
 )
 
 AFTER_ADVICE = Advice(
