@@ -32,6 +32,7 @@ from rota.ports.work import (
     Progress,
     Report,
     ReportAnswer,
+    SourceCommit,
     Start,
     StartAnswer,
     StepNote,
@@ -191,6 +192,10 @@ class GrpcLink:
     async def note(self, items: Sequence[StepNote]) -> None:
         for piece in in_requests(items):
             await self._ask("done", steps=pb.StepNotes(items=map(note_message, piece)))
+
+    async def commits(self, items: Sequence[SourceCommit]) -> ReportAnswer:
+        answer = await self._ask("report", commits=messages.commits_message(items))
+        return self._read(messages.report_answer_from, answer.report)
 
     async def leave(self) -> None:
         await self._ask("done", leave=pb.Leave())

@@ -14,6 +14,7 @@ import structlog
 
 from rota.contracts import worker_pb2 as pb
 from rota.domain.errors import Conflict, Denied, Invalid, NotFound, RotaError, Unavailable
+from rota.domain.git import COMMIT
 from rota.domain.output import INLINE_LIMIT
 from rota.domain.spec import JobSpec
 from rota.link import grpc_checks as checks
@@ -47,6 +48,7 @@ from rota.ports.work import (
     Report,
     ReportAnswer,
     SpecEntry,
+    SourceCommit,
     Start,
     StartAnswer,
     StepOutcome,
@@ -96,7 +98,7 @@ def fences_from(message: pb.Fences, most: int = _MAX_HELD) -> tuple[Fence, ...]:
 
 
 def _fences(
-    message: pb.Fences | pb.Starts | pb.Ends, what: str, most: int
+    message: pb.Fences | pb.Starts | pb.Ends | pb.Commits, what: str, most: int
 ) -> tuple[list[str], list[int]]:
     """Return the two columns that name attempts."""
     runs, numbers = list(message.runs), list(message.fences)
@@ -535,7 +537,26 @@ def _dispatch_message(dispatch: Dispatch) -> pb.Dispatch:
         deadline_at=batch.deadlines,
         carts={at: pb.CartItem(cart=c, item=item) for at, (c, item) in batch.carts.items()},
         specs=[_spec_message(entry) for entry in dispatch.specs],
+        commits=batch.commits,
     )
+
+
+def commits_message(commits: Sequence[SourceCommit]) -> pb.Commits:
+    return pb.Commits(
+        runs=[each.run for each in commits],
+        fences=[each.number for each in commits],
+        commits=[each.commit for each in commits],
+    )
+
+
+def commits_from(message: pb.Commits) -> tuple[SourceCommit, ...]:
+    runs, numbers = _fences(message, "commits", MAX_ITEMS)
+    commits = list(message.commits)
+    if len(commits) != len(runs):
+        raise checks.bad(f"commits: {len(commits):,} values for {len(runs):,} runs")
+    if not all(map(COMMIT.fullmatch, commits)):
+        raise checks.bad("a commit is 40 or 64 hexadecimal digits")
+    return tuple(map(SourceCommit, runs, numbers, commits))
 
 
 def order_from(message: pb.FromServer) -> Order | None:
@@ -566,6 +587,7 @@ def _dispatch_from(message: pb.Dispatch) -> Dispatch:
             at: (item.cart, item.item if item.HasField("item") else None)
             for at, item in message.carts.items()
         },
+        dict(message.commits),
     )
     return Dispatch(batch, tuple(_readable_specs(message.specs)), message.first)
 

@@ -270,6 +270,8 @@ class _Conversation:
                     return await self._progress(message.progress)
                 case "steps":
                     return await self._note(message.steps)
+                case "commits":
+                    return await self._commits(message.commits)
                 case "leave":
                     return await self._leave()
                 case "credential":
@@ -308,6 +310,10 @@ class _Conversation:
         notes = [note_from(each) for each in checks.items(message.items, "notes")]
         await self._desk.note(self._session, notes)
         return {"done": pb.Done()}
+
+    async def _commits(self, message: pb.Commits) -> dict[str, Any]:
+        answer = await self._desk.commits(self._session, messages.commits_from(message))
+        return {"report": messages.report_answer_message(answer)}
 
     async def _leave(self) -> dict[str, Any]:
         self._is_leaving = True

@@ -41,6 +41,7 @@ from rota.ports.work import (
     Refused,
     Report,
     ReportAnswer,
+    SourceCommit,
     Start,
     StartAnswer,
     StepNote,
@@ -103,6 +104,7 @@ VERBS = {
     "output": _verb(tuple[OutputChunk, ...], ReportAnswer),
     "progress": _verb(tuple[Progress, ...], None),
     "note": _verb(tuple[StepNote, ...], None),
+    "commits": _verb(tuple[SourceCommit, ...], ReportAnswer),
     "leave": _verb(None, None),
 }
 ORDERS = msgspec.msgpack.Decoder(Order)
@@ -217,6 +219,10 @@ class LocalLink:
     async def note(self, items: Sequence[StepNote]) -> None:
         for piece in in_requests(items):
             await self._ask("note", tuple(piece))
+
+    async def commits(self, items: Sequence[SourceCommit]) -> ReportAnswer:
+        answer: ReportAnswer = await self._ask("commits", tuple(items))
+        return answer
 
     async def leave(self) -> None:
         await self._ask("leave", None)
@@ -513,6 +519,7 @@ class _Conversation:
             "output": self._desk.output,
             "progress": self._desk.progress,
             "note": self._desk.note,
+            "commits": self._desk.commits,
         }
         if verb == "leave":
             return await self._desk.leave(self._session)

@@ -27,14 +27,15 @@ from rota.domain.states import RunState
 from rota.operations.engine import Engine
 from rota.ports.records import Finished, Session
 from rota.ports.work import (
+    COMMITS,
     CREDENTIAL,
-    MAX_LAST_LINE,
-    STEPS,
     EndBatch,
     Fence,
     Hello,
+    MAX_LAST_LINE,
     Outcome,
     Report,
+    STEPS,
     StepNote,
     StepOutcome,
     Welcome,
@@ -60,7 +61,8 @@ async def register(
     `identity` is what its credential says; None: it needs none, on the server's own machine.
     """
     credential = identity.credential if identity else None
-    requests = (STEPS, CREDENTIAL) if identity and identity.is_renewable else (STEPS,)
+    is_renewable = identity is not None and identity.is_renewable
+    requests = (STEPS, COMMITS, *([CREDENTIAL] if is_renewable else []))
     if hello.resumes:
         resumed = await engine.store.resume(hello, server, credential)
         if resumed is not None:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Protocol, TypeVar
 import msgspec
 
 from rota.domain.errors import Unavailable
+from rota.domain.git import COMMIT
 from rota.domain.ids import micros
 from rota.domain.spec import JobSpec
 
@@ -116,6 +117,7 @@ class Work(msgspec.Struct, frozen=True, array_like=True):
     deadline_at: int | None = None  # microseconds; the run must be over by then
     cart: str | None = None  # None: it is of no cart
     item: str | None = None  # its key in that cart; None: it is of no cart, or the check of one
+    commit: str = ""  # that an earlier attempt was fetched at; "": none was
 
     @property
     def fence(self) -> Fence:
@@ -140,6 +142,7 @@ class WorkBatch(msgspec.Struct, frozen=True, array_like=True):
     inputs: dict[int, str] = {}  # as JSON
     deadlines: dict[int, int] = {}  # microseconds; the run must be over by then
     carts: dict[int, tuple[str, str | None]] = {}  # and the item's key; None: the check of one
+    commits: dict[int, str] = {}  # that an earlier attempt was fetched at
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -173,6 +176,7 @@ class WorkBatch(msgspec.Struct, frozen=True, array_like=True):
             _moved(self.inputs, new),
             _moved(self.deadlines, new),
             _moved(self.carts, new),
+            _moved(self.commits, new),
         )
 
     def works(self) -> Iterator[Work]:
@@ -191,6 +195,7 @@ class WorkBatch(msgspec.Struct, frozen=True, array_like=True):
             self.deadlines.get(at),
             cart,
             item,
+            self.commits.get(at, ""),
         )
 
     @classmethod
@@ -211,6 +216,7 @@ class WorkBatch(msgspec.Struct, frozen=True, array_like=True):
             },
             {at: w.deadline_at for at, w in enumerate(items) if w.deadline_at is not None},
             {at: (w.cart, w.item) for at, w in enumerate(items) if w.cart is not None},
+            {at: w.commit for at, w in enumerate(items) if w.commit},
         )
 
 
@@ -362,6 +368,12 @@ class Start(OfAttempt, frozen=True, array_like=True):
     """Attempt that begins (a permit is asked before it does) or has begun."""
 
     started_at: Micros  # by the worker's estimate of the store's clock
+
+
+class SourceCommit(OfAttempt, frozen=True, array_like=True):
+    """Commit that the code of an attempt was fetched at: later attempts at the run have the same."""
+
+    commit: Annotated[str, msgspec.Meta(pattern=f"^{COMMIT.pattern}$")]
 
 
 class Progress(OfAttempt, frozen=True, array_like=True):
@@ -521,6 +533,7 @@ class JoinWish(msgspec.Struct, frozen=True):
 
 
 CREDENTIAL = "credential"  # the optional request by which a worker asks for its next one
+COMMITS = "commits"  # the one by which it tells what it fetched
 STEPS = "steps"  # the one by which it sends notes
 BLOB_READ = "blob_read"  # the one by which it fetches files
 BLOB_WRITE = "blob_write"  # the one by which it keeps artifacts
@@ -576,6 +589,10 @@ class WorkerLink(Protocol):
         """Send notes, also a hint; only where the welcome named the request."""
         ...
 
+    async def commits(self, items: Sequence[SourceCommit]) -> ReportAnswer:
+        """Tell what was fetched; only where the welcome named the request."""
+        ...
+
     async def read_blob(self, wish: BlobRead) -> BlobPiece:
         """Fetch a piece of a file; only where the welcome named the request.
 
@@ -620,6 +637,8 @@ class WorkerDesk(Protocol):
     async def progress(self, session: str, items: Sequence[Progress]) -> None: ...
 
     async def note(self, session: str, items: Sequence[StepNote]) -> None: ...
+
+    async def commits(self, session: str, items: Sequence[SourceCommit]) -> ReportAnswer: ...
 
     async def read_blob(self, session: str, wish: BlobRead) -> BlobPiece: ...
 

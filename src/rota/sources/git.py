@@ -25,12 +25,11 @@ from hashlib import sha256
 from ipaddress import ip_address, ip_network
 from pathlib import Path, PurePosixPath
 
-from rota.domain.addresses import Address, Network, Target, check_addresses, parse_target
+from rota.domain.addresses import Address, Network, Target, check_addresses
 from rota.domain.errors import Denied, Invalid
+from rota.domain.git import COMMIT, parse_repository, refs_named, submodule_url
 from rota.sources.wish import Bounds, GitWish, Login, SourceRefused, quoted, sized
 
-_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_SCP = re.compile(r"(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]*)@)?(?P<host>[^/:@\[\]]+):(?P<path>[^:].*)")
 _MOST_SUBMODULES, _DEEPEST = 100, 10
 _MOST_PACKS = 40
 _LOOK_EVERY = 0.5  # seconds, at how much there is
@@ -127,7 +126,7 @@ class _Checkout:
         """Return the commit, which the mirror has now."""
         wish = self._wish
         self._open_mirror()
-        wanted = wish.commit or (wish.ref if _COMMIT.fullmatch(wish.ref) else "")
+        wanted = wish.commit or (wish.ref if COMMIT.fullmatch(wish.ref) else "")
         if wanted and self._has(wanted):
             return wanted
         target = parse_url(wish.url, allows_http=wish.allows_http)
@@ -164,7 +163,7 @@ class _Checkout:
 
     def _resolved(self, wanted: str) -> str:
         wish = self._wish
-        names = [wanted] if wanted else _names_of(wish.ref)
+        names = [wanted] if wanted else refs_named(wish.ref)
         for name in names:
             found = self._git.run("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}")
             if found.status == 0:
@@ -200,15 +199,14 @@ class _Checkout:
             raise SourceRefused(_too_large(self._wish.url, self._bounds))
 
     def _make_tree(self, commit: str) -> None:
-        folder = str(self._folder)
         # The one call that may read a folder of this machine as a repository.
         self._git.check(
             *("clone", "--quiet", "--no-hardlinks", "--no-checkout", "--template="),
-            *("--", str(self._mirror), folder),
+            *("--", str(self._mirror), str(self._folder)),
             inside=False,
             settings={"protocol.file.allow": "always"},
         )
-        tree = replace_place(self._git, folder)
+        tree = self._git.at(self._folder)
         tree.check("remote", "set-url", "origin", self._wish.url)
         tree.check("checkout", "--quiet", "--detach", commit)
 
@@ -242,30 +240,24 @@ class _Checkout:
 
     def _url_of(self, path: str) -> str | None:
         """Return the address of a submodule; a relative one is below that of the repository."""
-        told = replace_place(self._git, str(self._folder)).run(
+        told = self._git.at(self._folder).run(
             *("config", "--file", ".gitmodules", "--null", "--get-regexp", r"^submodule\..*\.path$")
         )
         for entry in filter(None, told.text.split("\0")):
             key, _, value = entry.partition("\n")
             if value == path:
                 name = key.removesuffix(".path")
-                tree = replace_place(self._git, str(self._folder))
+                tree = self._git.at(self._folder)
                 url = tree.run("config", "--file", ".gitmodules", "--null", "--get", f"{name}.url")
-                return resolve_url(self._wish.url, url.text.removesuffix("\0"))
+                try:
+                    return submodule_url(self._wish.url, url.text.removesuffix("\0"))
+                except Invalid as error:
+                    raise SourceRefused(str(error)) from None
         return None
 
 
 def _name_of(url: str) -> str:
     return f"{sha256(url.encode()).hexdigest()}.git"
-
-
-def _names_of(ref: str) -> list[str]:
-    """Return what a ref may be in a mirror, the likeliest first."""
-    if not ref:
-        return ["refs/rota/head"]
-    if ref.startswith("refs/"):
-        return [ref]
-    return [f"refs/heads/{ref}", f"refs/tags/{ref}"]
 
 
 def _check_way(folder: Path, path: str) -> None:
@@ -282,40 +274,12 @@ def _check_way(folder: Path, path: str) -> None:
         raise SourceRefused(f"the submodule {quoted(path)} is where other files are")
 
 
-def resolve_url(base: str, url: str) -> str:
-    """Return where a submodule is: `../lib.git` is beside its repository."""
-    if not url.startswith(("./", "../")):
-        return url
-    match = re.match(r"([a-z]+://[^/]+)(/.*)?$", normal_url(base))
-    if match is None:
-        raise SourceRefused(f"{quoted(url)} is relative to {base}, which has no folders")
-    parts = [part for part in (match[2] or "").split("/") if part]
-    for part in url.split("/"):
-        if part == "..":
-            if not parts:
-                raise SourceRefused(f"{quoted(url)} is relative, and leads beyond {base}")
-            parts.pop()
-        elif part not in ("", "."):
-            parts.append(part)
-    return f"{match[1]}/{'/'.join(parts)}"
-
-
-def normal_url(url: str) -> str:
-    """Return `git@host:path` as the URL that it stands for."""
-    match = None if "://" in url else _SCP.fullmatch(url)
-    if match is None:
-        return url
-    user = f"{match['user']}@" if match["user"] else ""
-    return f"ssh://{user}{match['host']}/{match['path'].lstrip('/')}"
-
-
 def parse_url(url: str, *, allows_http: bool = False) -> Target:
     """Parse the address of a repository, or raise `SourceRefused`."""
-    schemes = ("https", "ssh", "http") if allows_http else ("https", "ssh")
     if not url.isascii():
         raise SourceRefused(f"{quoted(url)} is no address to go to: write it in ASCII")
     try:
-        return parse_target(normal_url(url), schemes)
+        return parse_repository(url, allows_http=allows_http)
     except Invalid as error:
         raise SourceRefused(str(error)) from None
 
@@ -606,10 +570,6 @@ class _Git:
                 pause = max(_LOOK_EVERY, 10 * (time.monotonic() - began))
             else:
                 return False
-
-
-def replace_place(git: _Git, folder: str) -> _Git:
-    return git.at(Path(folder))
 
 
 class _Complaint:

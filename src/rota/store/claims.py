@@ -195,7 +195,7 @@ def _batch(rows: Rows) -> WorkBatch:
     """The columns of `claim_runs`: no run has an object of its own."""
     if not rows:
         return WorkBatch()
-    _, runs, numbers, ids, versions, due_at, deadlines, inputs, carts, items, _ = map(
+    _, runs, numbers, ids, versions, due_at, deadlines, inputs, carts, items, commits, _ = map(
         list, zip(*rows, strict=True)
     )
     refs = list(zip(ids, versions, strict=True))
@@ -209,6 +209,7 @@ def _batch(rows: Rows) -> WorkBatch:
         _sparse(inputs),
         _sparse(deadlines),
         {at: (cart, items[at]) for at, cart in _sparse(carts).items()},
+        _sparse(commits),
     )
 
 

@@ -186,6 +186,7 @@ def run_from(row: Row) -> Run:
         progress=from_json(row["progress"]),
         retry_of=row["retry_of"],
         follows=row["follows"],
+        commit=row["source_commit"] or "",
         backfill=row["backfill"],
         cart=row["cart"],
         item=row["item"],

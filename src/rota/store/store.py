@@ -204,6 +204,7 @@ class SqlStore(Transactions):
     record_progress = write(run_scripts.record_progress)
     attempts = read(run_scripts.attempts)
     late_results = read(run_scripts.late_results)
+    note_commits = write(session_scripts.note_commits, Urgency.FINISH)
     tell_notes = write(note_scripts.tell, Urgency.FINISH)
     notes = read(note_scripts.notes)
     forget_notes = write(note_scripts.forget)

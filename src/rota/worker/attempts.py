@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from rota.domain.errors import Unavailable
+from rota.domain.git import COMMIT
 from rota.domain.ids import instant, micros
 from rota.domain.lease import StoreTime
 from rota.domain.run import AttemptResult
@@ -514,7 +515,11 @@ def _checked(batch: WorkBatch) -> list[Fence]:
         and _are_within(0, batch.numbers, MAX_FENCE)
         and _are_within(MIN_INSTANT, batch.due_at, MAX_INSTANT)
         and _are_within(MIN_INSTANT, batch.deadlines.values(), MAX_INSTANT)
-        and all(at in positions for at in (*batch.inputs, *batch.deadlines, *batch.carts))
+        and all(
+            at in positions
+            for at in (*batch.inputs, *batch.deadlines, *batch.carts, *batch.commits)
+        )
+        and all(map(COMMIT.fullmatch, batch.commits.values()))
         and all(batch.runs)
         and "".join(batch.runs).isprintable()
     )

@@ -13,6 +13,7 @@ from rota.domain.jobfile.cart_fields import CARTS
 from rota.domain.jobfile.declarations import DECLARATIONS
 from rota.domain.jobfile.demands import DEMANDS
 from rota.domain.jobfile.files import SOURCE
+from rota.domain.jobfile.formats import SHORT_FORM
 from rota.domain.jobfile.kinds import Choice, Duration, Flag, Instant, Integer, Size, Zone
 from rota.domain.jobfile.parts import (
     DST,
@@ -164,9 +165,7 @@ _WHAT_IT_RUNS = (
         examples=({"PGSSLMODE": "require"},),
     ),
     Field("http", LATER, "The calls of an http job."),
-    Field("url", LATER, "The repository of the short CI form."),
-    Field("task", LATER, "The tasks of the short CI form."),
-    Field("format", LATER, "The language of the short CI form."),
+    *SHORT_FORM,
     Field("secrets", LATER, "Secrets given to the job."),
 )
 

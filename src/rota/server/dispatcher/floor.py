@@ -36,6 +36,7 @@ from rota.ports.work import (
     Report,
     ReportAnswer,
     SpecEntry,
+    SourceCommit,
     Start,
     StartAnswer,
     StepNote,
@@ -183,6 +184,11 @@ class Floor:
         answer = await output.store_chunks(self._engine, SessionId(session), chunks)
         await self._note_refused(session, "output", answer.refused)
         return answer
+
+    async def commits(self, session: str, items: Sequence[SourceCommit]) -> ReportAnswer:
+        refused = await self._engine.store.note_commits(SessionId(session), items)
+        await self._note_refused(session, "commits", refused)
+        return ReportAnswer(refused)
 
     async def _note_refused(self, session: str, act: str, fences: Sequence[Fence]) -> None:
         desk = self._desks.get(session)
