@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from rota.domain.job import RunRules
 from rota.domain.git import WALLED_GIT
+from rota.domain.job import RunRules
 from rota.domain.quantities import format_duration, format_size
 from rota.domain.resources import UNIT, format_amount
 from rota.domain.spec import NO_LIMITS, Isolation, JobType, Mount, Network, RunLimits

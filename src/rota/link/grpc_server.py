@@ -6,7 +6,7 @@ A worker can affect only its own stream and its own session.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -254,31 +254,28 @@ class _Conversation:
         finally:
             self._room.release()
 
+    @property
+    def _handlers(self) -> Mapping[str, Callable[[Any], Awaitable[dict[str, Any]]]]:
+        return {
+            "beat": self._beat,
+            "start": self._start,
+            "report": self._report,
+            "output": self._output,
+            "progress": self._progress,
+            "steps": self._note,
+            "commits": self._commits,
+            "leave": self._leave,
+            "credential": self._renew_credential,
+        }
+
     async def _handled(self, message: pb.FromWorker) -> dict[str, Any]:
         """Handle a request; return the answer by the name of its field."""
         try:
-            match message.WhichOneof("request"):
-                case "beat":
-                    return await self._beat(message.beat)
-                case "start":
-                    return await self._start(message.start)
-                case "report":
-                    return await self._report(message.report)
-                case "output":
-                    return await self._output(message.output)
-                case "progress":
-                    return await self._progress(message.progress)
-                case "steps":
-                    return await self._note(message.steps)
-                case "commits":
-                    return await self._commits(message.commits)
-                case "leave":
-                    return await self._leave()
-                case "credential":
-                    credential = await self._credential.renew()
-                    return {"credential": messages.credential_message(credential)}
-                case other:
-                    raise _not_taken(other)
+            name = message.WhichOneof("request")
+            handler = self._handlers.get(name or "")
+            if handler is None:
+                raise _not_taken(name)
+            return await handler(getattr(message, name))
         except (NotFound, Conflict, Unavailable) as error:
             return {"refusal": messages.refusal_message(error)}
 
@@ -315,7 +312,10 @@ class _Conversation:
         answer = await self._desk.commits(self._session, messages.commits_from(message))
         return {"report": messages.report_answer_message(answer)}
 
-    async def _leave(self) -> dict[str, Any]:
+    async def _renew_credential(self, _: pb.CredentialRequest) -> dict[str, Any]:
+        return {"credential": messages.credential_message(await self._credential.renew())}
+
+    async def _leave(self, _: pb.Leave) -> dict[str, Any]:
         self._is_leaving = True
         await self._desk.leave(self._session)
         return {"done": pb.Done()}

@@ -371,7 +371,7 @@ class Start(OfAttempt, frozen=True, array_like=True):
 
 
 class SourceCommit(OfAttempt, frozen=True, array_like=True):
-    """Commit that the code of an attempt was fetched at: later attempts at the run have the same."""
+    """Commit that the code of an attempt was fetched at: later ones at the run have the same."""
 
     commit: Annotated[str, msgspec.Meta(pattern=f"^{COMMIT.pattern}$")]
 

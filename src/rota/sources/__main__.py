@@ -6,12 +6,14 @@ Its arguments are two descriptors: of the wish, and of what it tells.
 from __future__ import annotations
 
 import os
+import resource
 import sys
 
 from rota.sources import git, unpack
-from rota.sources.wish import SOURCE, SourceRefused, Told, Wish
+from rota.sources.wish import SOURCE, SourceRefused, Told, Wish, say, sized
 
 _MOST_WISH = 4 * 1024**2
+_MOST_MEMORY = 1024**3
 
 
 def main(wish: int, report: int) -> int:
@@ -30,13 +32,15 @@ def fulfil(wish: Wish) -> Told:
     try:
         if wish.git is not None:
             commit = git.fetch(wish.git, wish.folder, wish.bounds)
-            print(f"{wish.git.url} at {commit}", flush=True)
+            say(f"{wish.git.url} at {commit}")
+        if wish.files:  # what decompresses may want more than there is
+            resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
         for file in wish.files:
             cause = file.cause
             os.set_inheritable(file.descriptor, False)
             count = unpack.place(file, wish.folder, wish.bounds)
             what = f"{count} entries of {file.name}" if count > 1 else file.name or "a file"
-            print(f"{what}, {file.size} bytes", flush=True)
+            say(f"{what}, {sized(file.size)}")
     except SourceRefused as refusal:
         return Told(str(refusal), cause)
     except OSError as error:

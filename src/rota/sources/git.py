@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -28,7 +28,7 @@ from pathlib import Path, PurePosixPath
 from rota.domain.addresses import Address, Network, Target, check_addresses
 from rota.domain.errors import Denied, Invalid
 from rota.domain.git import COMMIT, parse_repository, refs_named, submodule_url
-from rota.sources.wish import Bounds, GitWish, Login, SourceRefused, quoted, sized
+from rota.sources.wish import Bounds, GitWish, Login, SourceRefused, quoted, say, sized
 
 _MOST_SUBMODULES, _DEEPEST = 100, 10
 _MOST_PACKS = 40
@@ -112,10 +112,7 @@ class _Checkout:
         self._check_size(commit)
         self._make_tree(commit)
         if self._uses_lfs(commit):
-            print(
-                f"{self._wish.url}: files of Git LFS are not fetched; they are pointers",
-                flush=True,
-            )
+            say(f"{self._wish.url}: files of Git LFS are not fetched; they are pointers")
         if self._wish.submodules:
             self._fetch_submodules(commit)
         return commit
@@ -183,10 +180,9 @@ class _Checkout:
 
         Raise `SourceRefused` if they are too many, or too large.
         """
-        files = size = 0
+        size = 0
         listing = self._git.lines("ls-tree", "-r", "-l", "-z", "--full-tree", commit)
-        for line in listing:
-            files += 1
+        for files, line in enumerate(listing, 1):
             told = line.split(None, 4)[3]
             size += int(told) if told.isdigit() else 0
             if files > self._bounds.files:
@@ -224,7 +220,7 @@ class _Checkout:
             url = self._url_of(path)
             if url is None:
                 raise SourceRefused(f"the submodule {quoted(path)} has no address in .gitmodules")
-            print(f"submodule {path}: {url}", flush=True)
+            say(f"submodule {path}: {url}")
             wish = replace(self._wish, url=url, ref="", commit=below)
             _check_way(self._folder, path)
             place = self._folder / path
@@ -321,6 +317,8 @@ class _Remote:
             else:
                 shown = ",".join(f"[{it}]" if it.version == 6 else str(it) for it in addresses)
                 settings["http.curloptResolve"] = f"{target.host}:{target.port}:{shown}"
+                if self._wish.authorities:
+                    settings["http.sslCAInfo"] = given.file(self._wish.authorities)
                 if self._login is not None:
                     settings |= self._helper(self._login, given)
             ending = self._git.run(
@@ -517,7 +515,7 @@ class _Git:
         is_too_large = is_too_large or "File too large" in said or "signal 25" in said
         return Ending(process.returncode, text, said, is_too_large)
 
-    def lines(self, *arguments: str) -> Iterator[str]:
+    def lines(self, *arguments: str) -> Generator[str, None, None]:
         """Yield what a call prints, by zero bytes; closed early, the call is ended."""
         process = self._start(arguments, True, {}, {})
         complaint = _Complaint(process)
@@ -547,7 +545,7 @@ class _Git:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            preexec_fn=self._limit,  # noqa: PLW1509 (no thread holds a lock of Python here)
+            preexec_fn=self._limit,  # no thread of this program holds a lock that it needs
         )
 
     def _limit(self) -> None:

@@ -173,7 +173,9 @@ class Writer:
         # would lead who knows where.
         is_plain = ".." not in pure.parts[ups:]
         if not target or pure.is_absolute() or not is_plain or ups >= len(parts):
-            raise SourceRefused(f"the link {quoted(name)} leads out of the folder: {quoted(target)}")
+            raise SourceRefused(
+                f"the link {quoted(name)} leads out of the folder: {quoted(target)}"
+            )
         if len(os.fsencode(target)) >= _LONGEST_PATH or "\0" in target:
             raise SourceRefused(f"the link {quoted(name)} has a target that no file can have")
         self._enter(parts, "link")
@@ -458,7 +460,7 @@ def _untar(data: BinaryIO, kind: str, writer: Writer) -> None:
     ) as archive:
         while (entry := archive.next()) is not None:
             _untar_one(archive, entry, writer)
-            archive.members.clear()  # else all of a million stay
+            archive.members.clear()  # type: ignore[attr-defined] # else all of a million stay
 
 
 def _untar_one(archive: tarfile.TarFile, entry: tarfile.TarInfo, writer: Writer) -> None:
@@ -475,5 +477,9 @@ def _untar_one(archive: tarfile.TarFile, entry: tarfile.TarInfo, writer: Writer)
         assert content is not None
         writer.file(entry.name, entry.mode, entry.size, content)
     else:
-        kinds = {tarfile.CHRTYPE: "a device", tarfile.BLKTYPE: "a device", tarfile.FIFOTYPE: "a pipe"}
+        kinds = {
+            tarfile.CHRTYPE: "a device",
+            tarfile.BLKTYPE: "a device",
+            tarfile.FIFOTYPE: "a pipe",
+        }
         writer.refuse(entry.name, kinds.get(entry.type, "of a kind that is not known here"))

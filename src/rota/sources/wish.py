@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import sys
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
+
+from rota.domain.addresses import Network
 
 SOURCE, INPUT = "source", "input"  # causes of a failure
 MOST_REPORTED = 64 * 1024  # bytes
@@ -38,6 +42,7 @@ class GitWish:
     submodules: bool = False
     login: Login | None = None
     known_hosts: str = field(default="", repr=False)  # lines of that file; "": ssh is not allowed
+    authorities: str = field(default="", repr=False)  # certificates instead of the system's
     allows_http: bool = False
     opened: tuple[str, ...] = ()  # networks, beside the public ones
 
@@ -115,6 +120,27 @@ class Told:
         return told
 
 
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """What the settings of a worker say about sources."""
+
+    credentials: Path | None = None  # file of credentials for git
+    known_hosts: Path | None = None  # file of the keys of hosts; None: no ssh
+    authorities: Path | None = None  # certificates beside the system's; None: those
+    networks: tuple[Network, ...] = ()  # private, and allowed nevertheless
+    allows_http: bool = False
+    limit: int = 2 * 1024**3  # bytes of one source
+    files: int = 200_000  # of one source
+    timeout: timedelta = timedelta(minutes=10)
+    mirrors: int = 10 * 1024**3  # bytes of all mirrors
+
+
+def say(text: str) -> None:
+    """Write a line to the output of the step."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
 def sized(count: int) -> str:
     """Format bytes as people say them."""
     for unit, size in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
@@ -123,10 +149,8 @@ def sized(count: int) -> str:
     return f"{count} bytes"
 
 
-def quoted(name: str | bytes) -> str:
+def quoted(name: str) -> str:
     """Format a name that others chose, for a message of one line."""
-    text = os.fsdecode(name)
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in text.encode("utf-8", "backslashreplace").decode())
+    text = name.encode("utf-8", "backslashreplace").decode()
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return f'"{shown[:120]}{"…" if len(shown) > 120 else ""}"'
-
-

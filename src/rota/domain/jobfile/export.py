@@ -17,8 +17,8 @@ from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM, ITEMS
 from rota.domain.jobfile.declarations import LIMIT, RESOURCE
 from rota.domain.jobfile.demands import AFTER, RATE_LIMIT
 from rota.domain.jobfile.fields import DEFAULTS, FILE, JOB, JOB_GROUPS
-from rota.domain.jobfile.kinds import Schema
 from rota.domain.jobfile.files import ARTIFACTS, GIT, SOURCE, UPLOAD
+from rota.domain.jobfile.kinds import Schema
 from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, STEP
 from rota.domain.jobfile.sections import Field, Section
 from rota.domain.jobfile.text import BOOLEAN, DECIMAL, FLOAT, NOT_FINITE, NULL, PREFIXED

@@ -118,8 +118,10 @@ def check_short_form(document: Document, written: Mapping[str, object], at: At) 
                 f"{quoted(given[0])} needs {quoted(name)} beside it", f"write {name}: {example}"
             )
     language = document.get("format")
+    if language is None or language is INVALID:
+        return
     for index, task in enumerate(_tasks(document)):
-        if language in FORMATS and task is not INVALID and not _command(language, task):
+        if task is not INVALID and not _command(language, task):
             known = FORMATS[language]
             place = at.child("task")
             hint = did_you_mean(task, known) or f"it has {', '.join(known)}; or write steps"

@@ -12,8 +12,8 @@ from typing import Any, TypeGuard
 
 from rota.domain.errors import Invalid, Problem, did_you_mean, quoted, shown
 from rota.domain.jobfile.build import Document, build_schedule
-from rota.domain.jobfile.formats import check_code, check_short_form
 from rota.domain.jobfile.files import FileValue, check_source, is_file
+from rota.domain.jobfile.formats import check_code, check_short_form
 from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.sections import MAX_ENV_BYTES, InputValue
 from rota.domain.jobfile.text import At, Report, UnusableNumber, refuse_repeated, resolve
@@ -220,8 +220,10 @@ def _check_type(document: Document, written: Mapping[str, object], at: At) -> No
         return
     needed, foreign = ("function", "steps") if kind == JobType.PYTHON else ("steps", "function")
     # What only containers have is refused by a rule of its own: one fault is reported once.
-    may_lack = stated_wall(document) is Isolation.CONTAINER or {"image", "command"} & written.keys()
-    may_lack = may_lack or needed in document or written.get("url") is not None
+    is_container = (
+        stated_wall(document) is Isolation.CONTAINER or {"image", "command"} & written.keys()
+    )
+    may_lack = is_container or needed in document or written.get("url") is not None
     if written.get(needed) is None and (kind == JobType.PYTHON or not may_lack):
         at.refuse(f'{at.scope} has no "{needed}", which type {kind} needs')
     if written.get(foreign) is not None:
