@@ -15,8 +15,9 @@ from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM, ITEMS
 from rota.domain.jobfile.declarations import LIMIT, RESOURCE
 from rota.domain.jobfile.demands import AFTER, RATE_LIMIT
 from rota.domain.jobfile.fields import FILE, JOB
+from rota.domain.jobfile.files import SOURCE
 from rota.domain.jobfile.kinds import Choice
-from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, SOURCE, STEP
+from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, STEP
 
 OF_JOBS = (FILE, JOB, STEP, RETRY, MISFIRE, DST, INPUT, SOURCE)
 OF_ORDER = (RATE_LIMIT, AFTER, LIMIT, RESOURCE)

@@ -73,6 +73,8 @@ class Quota(Answer, frozen=True, kw_only=True):
     bucket: Bucket | None = None  # of `runs_per_minute`
     output_bytes_per_day: int | None = None
     output: Bucket | None = None  # of `output_bytes_per_day`: a token is a byte
+    file_bytes: int | None = None  # of uploads, inputs and artifacts that are kept
+    file_bytes_now: int = 0
     updated_by: str | None = None  # None: nobody has set one
     updated_at: Instant | None = None
 

@@ -25,6 +25,7 @@ from rota.runtime.offline import Problem as FileProblem
 from rota.sdk.answers import Problem
 from rota.sdk.client import Client
 from rota.sdk.errors import Invalid
+from rota.sdk.packing import with_local_digests
 
 _MARKS = {"new": "+", "changed": "~", "removed": "-", "unchanged": " "}
 _COLOURS = {"new": "green", "changed": "yellow", "removed": "red", "unchanged": "dim"}
@@ -150,6 +151,7 @@ def apply(
     if choices.prune:
         _refuse_nameless(sources)
     with remote.connect() as client:
+        sources = [_with_uploads(client, source) for source in sources]
         plans = [_ask(client, source, choices, plan=True) for source in sources]
         if choices.plan:
             return _show_plans(remote, sources, plans, choices)
@@ -178,6 +180,13 @@ def _sources(files: tuple[Path, ...], app: str | None) -> list[NamedText]:
 
         sources.append(read_app(app))
     return sources
+
+
+def _with_uploads(client: Client, source: NamedText) -> NamedText:
+    """Return a job file with uploads in the place of what lies beside it."""
+    if source.folder is None:
+        return source
+    return replace(source, text=client.upload_sources(source.text, source.folder))
 
 
 def _ask(
@@ -294,7 +303,8 @@ def validate(*file: File, display: Display = DISPLAY) -> Exit:
     checked = []
     for path in file:
         source = read_text(path)
-        found = check_file(source.text, name=source.stem, folder=path.parent)
+        text = with_local_digests(source.text, path.parent)
+        found = check_file(text, name=source.stem, folder=path.parent)
         checked.append((source.label, found))
     if display.format in (Format.JSON, Format.JSONL, Format.YAML):
         print_data(display, [_document(label, result) for label, result in checked])

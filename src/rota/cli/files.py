@@ -26,6 +26,7 @@ class NamedText:
     text: str
     has_lines: bool = True  # that people can look up
     items: tuple[Mapping[str, object], ...] = ()  # of the files that its carts name
+    folder: Path | None = None  # that it lies in; None: in none
 
     @property
     def set_name(self) -> str | None:
@@ -41,9 +42,9 @@ class NamedText:
 def read_text(path: Path) -> NamedText:
     """Read a file; raise a failure that says why it cannot be read."""
     if str(path) == STANDARD_INPUT:
-        return NamedText(_STANDARD_INPUT_LABEL, "stdin", _read_standard_input())
+        return NamedText(_STANDARD_INPUT_LABEL, "stdin", _read_standard_input(), folder=Path())
     try:
-        return NamedText(str(path), path.stem, path.read_text("utf-8"))
+        return NamedText(str(path), path.stem, path.read_text("utf-8"), folder=path.parent)
     except FileNotFoundError:
         hint = nearest_file(path)
         raise CommandFailed(f"there is no file {path}", code=Exit.NOT_FOUND, hint=hint) from None

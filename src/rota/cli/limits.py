@@ -150,6 +150,7 @@ def write_quota(terminal: Terminal, quota: Quota, present: datetime) -> None:
             ("running", _most(quota.running) + running),
             ("runs per minute", _most(quota.runs_per_minute) + _left(quota.bucket)),
             ("output bytes per day", _most(quota.output_bytes_per_day) + _left(quota.output)),
+            ("file bytes", f"{_most(quota.file_bytes)}, {quota.file_bytes_now:,} now"),
             *_changed(quota, present),
         ],
     )
@@ -347,6 +348,9 @@ class Changes:
     output_bytes_per_day: Annotated[
         Most, _SIZE, Parameter(help="Output of all runs in a day, such as 10GiB.")
     ] = None
+    file_bytes: Annotated[
+        Most, _SIZE, Parameter(help="Uploads, inputs and artifacts that are kept, such as 20GiB.")
+    ] = None
     jobs: Annotated[Most, _NUMBER, Parameter(help="Jobs.")] = None
 
     def of(self, quota: Quota) -> dict[str, int | None]:
@@ -377,7 +381,9 @@ def show_quota(*, remote: Remote = REMOTE) -> None:
 def set_quota(*, changes: Changes = _AS_IT_IS, writing: Writing = WRITING) -> Exit:
     """Change the quota of a project; what is not named stays, `unlimited` takes a number away."""
     if changes == _AS_IT_IS:
-        hint = "--running, --queued, --runs-per-minute, --output-bytes-per-day or --jobs"
+        hint = (
+            "--running, --queued, --runs-per-minute, --output-bytes-per-day, --file-bytes or --jobs"
+        )
         raise CommandFailed("say what is to be different", code=Exit.USAGE, hint=hint)
     with writing.connect() as client:
         quota = client.get_quota()

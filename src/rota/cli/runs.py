@@ -10,6 +10,7 @@ from typing import Annotated, Literal, NoReturn
 from cyclopts import App, Parameter
 
 from rota.cli import times
+from rota.cli.artifacts import artifacts, download
 from rota.cli.failures import counted
 from rota.cli.job_views import walls_words
 from rota.cli.logs import logs
@@ -304,6 +305,8 @@ def _write_steps(terminal: Terminal, attempt: Attempt, *, wide: bool) -> None:
 
 app = App(name="run", help="List, show, watch, cancel, retry … runs.")
 app.command(logs)
+app.command(artifacts)
+app.command(download)
 
 HAS_TIMES = re.compile(r"\b(?:since|until):", re.IGNORECASE)
 Where = Annotated[

@@ -17,6 +17,7 @@ from rota.cli.options import Duration, Instant, Priority, Remote, Writing, take_
 from rota.cli.printing import print_one
 from rota.cli.references import Answered, ask, page_address
 from rota.cli.terminal import MANY, CommandFailed, Exit, Terminal, inert
+from rota.cli.uploads import as_inputs
 from rota.cli.watching import watch
 from rota.sdk.answers import Backfill, Run, SkippedDueTimes
 from rota.sdk.client import Client
@@ -30,7 +31,9 @@ class Request:
     input: Annotated[
         tuple[str, ...],
         Parameter(
-            name=["--input", "-i"], metavar="NAME=VALUE", help="An input of the job; repeatable."
+            name=["--input", "-i"],
+            metavar="NAME=VALUE",
+            help="An input of the job; repeatable. One that is a file: NAME=@FILE.",
         ),
     ] = ()
     at: Annotated[
@@ -54,16 +57,19 @@ NOW = Request()
 
 def request_run(job: str, request: Request, writing: Writing) -> Exit:
     """Trigger a run and, where asked, watch it."""
-    inputs = dict(_pair(text) for text in request.input)
+    given = dict(_pair(text) for text in request.input)
     is_now = request.at is None or request.at.lower() == "now"
     start = take_time(None if is_now else request.at, ahead=True)
-    call = Client.trigger(job, inputs, at=start.sent, priority=request.priority, key=request.key)
     with writing.connect() as client:
+        inputs = as_inputs(client, job, given)
         if writing.dry_run:
             client.plan_run(job, inputs, at=start.sent, priority=request.priority)
             found = client.get_job(job)
             when = _planned_start(start.at, times.now()) if start.at else ""
             writing.rehearse(f"would trigger job {found.name} ({found.status}){when}")
+        call = Client.trigger(
+            job, inputs, at=start.sent, priority=request.priority, key=request.key
+        )
         triggered = ask(client, call)
         if start.at:
             writing.terminal().tell(_start(triggered.value, start.at, times.now()))

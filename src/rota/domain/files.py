@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import cache
 
 from rota.domain.errors import Invalid
-from rota.domain.spec import InputType, JobSpec
+from rota.domain.spec import InputType, JobSpec, OutputKept
 
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 PIECE = 4 * 1024 * 1024  # bytes of a file in one blob: nothing is ever whole in memory
@@ -16,7 +16,6 @@ PARCEL = 256 * 1024  # most bytes of a file in one message of a worker or to it
 UNUSED_FOR = timedelta(hours=24)  # so long a file is kept that nothing refers to
 INPUT_KEPT_FOR = timedelta(days=30)  # and an input after it was last given to a run
 ABANDONED_AFTER = timedelta(hours=1)  # an upload of which nothing more came
-DEFAULT_QUOTA = 10 * 1024**3  # bytes of a project
 MOST_FILE_BYTES = 1024**4
 MOST_ARTIFACT_BYTES = 1024**4
 MOST_PATTERNS = 100
@@ -57,6 +56,21 @@ def place_of(project: str, digest: str, upload: str) -> str:
 def pieces_of(size: int) -> int:
     """Return in how many blobs a file of this size is kept."""
     return -(-size // PIECE)
+
+
+def path_fault(path: str) -> str:
+    """Return what is wrong with the path of an artifact; "": nothing."""
+    try:
+        size = len(path.encode())
+    except UnicodeEncodeError:
+        return "its name is not UTF-8"
+    if size > MOST_PATH:
+        return f"its path has more than {MOST_PATH:,} bytes"
+    if not path or path.startswith("/") or any(p in ("", ".", "..") for p in path.split("/")):
+        return "its path does not lead below the work folder"
+    if not path.isprintable():
+        return "its name has characters that cannot be printed"
+    return ""
 
 
 def pattern_fault(pattern: str) -> str:
@@ -107,9 +121,10 @@ def _may_begin(folder: list[str], pattern: str) -> bool:
 
 
 def needs_files(spec: JobSpec) -> bool:
-    """Return whether a worker of the job fetches or keeps files."""
+    """Return whether a worker of the job fetches or keeps files, or puts all output there."""
     return (
         spec.upload is not None
+        or spec.output is OutputKept.BLOBS
         or any(step.artifacts is not None for step in spec.steps)
         or any(each.type is InputType.FILE for each in spec.inputs.values())
     )

@@ -67,6 +67,10 @@ def new_cart_id() -> CartId:
     return CartId("c_" + _base32(secrets.randbits(60), 12))
 
 
+def new_file_id() -> str:
+    return "f_" + _base32(secrets.randbits(60), 12)
+
+
 def new_session_id() -> SessionId:
     return SessionId("w_" + _base32(secrets.randbits(60), 12))
 

@@ -281,6 +281,7 @@ class Quota:
     running: int | None = None
     runs_per_minute: int | None = None
     output_bytes_per_day: int | None = None  # of all attempts, charged when they end
+    file_bytes: int | None = None  # of uploads, inputs and artifacts that are kept
 
     @property
     def rules(self) -> Mapping[str, KeyRule]:

@@ -114,6 +114,13 @@ class Late(StrEnum):
     DROP = "drop"
 
 
+class OutputKept(StrEnum):
+    """Place where the output of attempts is kept."""
+
+    AUTO = "auto"  # a few kilobytes in the store, more in the blob store
+    BLOBS = "blobs"  # all of it in the blob store
+
+
 class InputType(StrEnum):
     STRING = "string"
     INTEGER = "integer"
@@ -321,6 +328,7 @@ class JobSpec:
     retry: Retry = Retry()
     max_losses: int = DEFAULT_MAX_LOSSES  # worker losses a run survives
     log_limit: int = DEFAULT_LOG_LIMIT  # bytes of output kept per attempt
+    output: OutputKept = OutputKept.AUTO
 
 
 def run_limits(spec: JobSpec, step: Step | None = None) -> RunLimits:

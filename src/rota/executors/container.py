@@ -39,7 +39,15 @@ from rota.executors.source import Fetch, Sources, Workplace
 from rota.executors.steps import SOURCE_STEP, Attempt, RunningStep, StepExecutor
 from rota.executors.work_folder import WorkFolder, end_of, last_line_of
 from rota.ports.clock import Clock
-from rota.ports.executor import Assignment, AttemptReports, Exit, Keeper, OutputSink, Process
+from rota.ports.executor import (
+    Assignment,
+    AttemptReports,
+    Exit,
+    Files,
+    Keeper,
+    OutputSink,
+    Process,
+)
 from rota.ports.work import Fence, StepOutcome
 from rota.walls.box import OUT_OF_MEMORY, Box, Command, Connect, LeaseEnded
 from rota.walls.container import (
@@ -138,8 +146,9 @@ class ContainerExecutor(StepExecutor):
         clock: Clock,
         ground: ContainerGround,
         may_start: Callable[[], bool],
+        files: Files | None = None,
     ) -> None:
-        super().__init__(reports, clock)
+        super().__init__(reports, clock, files)
         self.sources: Sources | None = None  # set once it is known what this worker can
         self._ground = ground
         self._may_start = may_start

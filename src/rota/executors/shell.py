@@ -17,7 +17,7 @@ from rota.executors.source import Sources, Workplace
 from rota.executors.steps import SOURCE_STEP, Attempt, RunningStep, StepExecutor
 from rota.executors.work_folder import Pipe, Pipes, RoomFolder, WorkFolder, WorkFolders
 from rota.ports.clock import Clock
-from rota.ports.executor import Assignment, AttemptReports, Confinement, Process, Spawner
+from rota.ports.executor import Assignment, AttemptReports, Confinement, Files, Process, Spawner
 from rota.walls.disk import DiskLimited
 from rota.walls.enclosing import Enclosed, Output, Walls
 from rota.walls.rooms import give_tree
@@ -136,6 +136,8 @@ def input_variables(
 def as_text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, Mapping) and "file" in value:
+        return str(value["file"])  # it lies in the work folder
     return str(value)
 
 
@@ -156,9 +158,10 @@ class ShellExecutor(StepExecutor):
         clock: Clock,
         work_root: Path,
         walls: Walls | None = None,
+        files: Files | None = None,
         sources: Sources | None = None,
     ) -> None:
-        super().__init__(reports, clock)
+        super().__init__(reports, clock, files)
         self._spawner = spawner
         self._walls = walls  # None: all steps are plain processes
         self._sources = sources  # None: nothing is fetched; else there are walls, too

@@ -14,21 +14,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 import structlog
 
+from rota.domain.errors import RotaError
 from rota.domain.git import fetches, program_beside, why_not_there
 from rota.domain.output import Stream
 from rota.domain.retry import backoff
 from rota.domain.run import AttemptResult
-from rota.domain.spec import JobSpec, Step, StepCondition
+from rota.domain.spec import Artifacts, JobSpec, Step, StepCondition
+from rota.executors import artifacts
 from rota.executors.work_folder import WorkFolder, parse_progress
 from rota.ports.clock import Clock
 from rota.ports.executor import (
     Assignment,
     AttemptReports,
     Exit,
+    Files,
     JobBatch,
     OutputSink,
     Process,
@@ -130,9 +134,10 @@ class _Tries:
 class StepExecutor(ABC):
     """Implements `rota.ports.executor.Executor` but for what its kinds do."""
 
-    def __init__(self, reports: AttemptReports, clock: Clock) -> None:
+    def __init__(self, reports: AttemptReports, clock: Clock, files: Files | None = None) -> None:
         self._reports = reports
         self._clock = clock
+        self._files = files  # None: nothing is kept or fetched
         self._attempts: dict[Fence, Attempt] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._progress = asyncio.get_running_loop().create_task(self._watch_progress())
@@ -258,6 +263,8 @@ class StepExecutor(ABC):
                 result = attempt.stopped_as()
                 break
         seconds = round(self._clock.monotonic() - began, 3)
+        if step.artifacts is not None:
+            await self._keep_artifacts(attempt, number, step.artifacts)
         self._note(attempt, number, tries.outcome(step, ending, result, seconds))
         is_excused = step.continue_on_error and result is AttemptResult.FAILED
         if result is not AttemptResult.COMPLETED and not is_excused and attempt.is_well:
@@ -267,7 +274,56 @@ class StepExecutor(ABC):
                 attempt.message += f": {attempt.complaint}"
             if hint := _why_not_found(attempt, step, ending):
                 attempt.message += f": {hint}"
-                attempt.open_sink().feed(Stream.ROTA, number, f"{hint}\n".encode())
+                self._remark(attempt, number, hint)
+
+    async def _keep_artifacts(self, attempt: Attempt, number: int, declared: Artifacts) -> None:
+        """Keep what a step left behind, while the attempt has time; tell what is not kept."""
+        keeping = asyncio.create_task(self._keep_all(attempt, number, declared))
+        now = self._clock.monotonic()
+        limit = attempt.stop_clock(now) if attempt.is_stopped else attempt.deadline
+        left = None if limit is None else max(limit - now, 0)
+        stop = set() if attempt.is_stopped else {attempt.stop}
+        await asyncio.wait({keeping, *stop}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        if not keeping.done() and attempt.stop.done():
+            now = self._clock.monotonic()
+            await asyncio.wait({keeping}, timeout=max(attempt.stop_clock(now) - now, 0))
+        if not keeping.done():
+            keeping.cancel()
+            await asyncio.wait({keeping})
+            self._remark(attempt, number, "artifacts: there was no time to keep them all")
+        elif error := keeping.exception():
+            raise error
+
+    async def _keep_all(self, attempt: Attempt, number: int, declared: Artifacts) -> None:
+        path = attempt.assignment.spec.path
+        top = Path(path) if path else attempt.folder.path
+        found = await asyncio.to_thread(artifacts.find, top, declared)
+        for path in found.paths:
+            if why := await self._keep(attempt, number, top, path):
+                found.leave(path, why)
+        for remark in found.remarks():
+            self._remark(attempt, number, remark)
+
+    async def _keep(self, attempt: Attempt, number: int, top: Path, path: str) -> str:
+        """Keep a file; return why it is not kept, "" if it is."""
+        if self._files is None:
+            return "this worker keeps no files"
+        try:
+            descriptor = artifacts.open_artifact(top, path, attempt.folder.writers)
+        except OSError as error:
+            return error.strerror or str(error)
+        try:
+            await self._files.keep(attempt.fence, number, path, descriptor)
+        except OSError as error:
+            return error.strerror or str(error)
+        except RotaError as error:
+            return error.message
+        finally:
+            os.close(descriptor)
+        return ""
+
+    def _remark(self, attempt: Attempt, number: int, text: str) -> None:
+        attempt.open_sink().feed(Stream.ROTA, number, f"{text}\n".encode(errors="replace"))
 
     def _note(self, attempt: Attempt, number: int, step: StepOutcome) -> None:
         """Record how a step ended, on the attempt and for whoever watches it."""

@@ -113,6 +113,11 @@ class WorkFolder:
         """Return the folder that counts for a limit of disk."""
         return self.path
 
+    @property
+    def writers(self) -> Collection[int] | None:
+        """Return the users whose files count; None: all."""
+        return self._writers
+
     def write_script(self, step: int, suffix: str, text: str) -> str:
         """Write the script of a step to a file that its interpreter can read."""
         path = self.path.with_name(f"{self.path.name}.step{step}{suffix}")

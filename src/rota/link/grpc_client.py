@@ -16,6 +16,12 @@ from rota.contracts.worker_pb2_grpc import WorkersStub
 from rota.domain.errors import Denied, Invalid, RotaError, Unavailable
 from rota.link import grpc_messages as messages
 from rota.link.grpc_checks import ADMITTED
+from rota.link.grpc_files import (
+    blob_piece_from,
+    blob_piece_message,
+    blob_read_message,
+    blob_written_from,
+)
 from rota.link.grpc_notes import note_message, progress_message
 from rota.link.parts import in_requests
 from rota.ports.rpc import MAX_MESSAGE
@@ -24,6 +30,9 @@ from rota.ports.work import (
     OUTDATED_SERVER,
     Beat,
     BeatAnswer,
+    BlobPiece,
+    BlobRead,
+    BlobWritten,
     Credential,
     Hello,
     JoinWish,
@@ -196,6 +205,14 @@ class GrpcLink:
     async def commits(self, items: Sequence[SourceCommit]) -> ReportAnswer:
         answer = await self._ask("report", commits=messages.commits_message(items))
         return self._read(messages.report_answer_from, answer.report)
+
+    async def read_blob(self, wish: BlobRead) -> BlobPiece:
+        answer = await self._ask("blob", blob_read=blob_read_message(wish))
+        return self._read(blob_piece_from, answer.blob)
+
+    async def write_blob(self, piece: BlobPiece) -> BlobWritten:
+        answer = await self._ask("blob_written", blob_write=blob_piece_message(piece))
+        return self._read(blob_written_from, answer.blob_written)
 
     async def leave(self) -> None:
         await self._ask("done", leave=pb.Leave())

@@ -109,7 +109,7 @@ def _fences(
 
 
 def fence_of(
-    message: pb.Outcome | pb.OutputChunk | pb.Progress | pb.StepNote,
+    message: pb.Outcome | pb.OutputChunk | pb.Progress | pb.StepNote | pb.BlobRead | pb.BlobPiece,
 ) -> tuple[str, int]:
     return checks.name(message.run, "run"), checks.count(message.fence, "fence", MAX_FENCE)
 

@@ -6,7 +6,7 @@ A worker can affect only its own stream and its own session.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
@@ -19,6 +19,12 @@ from rota.contracts.worker_pb2_grpc import WorkersServicer, add_WorkersServicer_
 from rota.domain.errors import Conflict, Denied, NotFound, RotaError, Unavailable, first_of
 from rota.link import grpc_checks as checks
 from rota.link import grpc_messages as messages
+from rota.link.grpc_files import (
+    blob_piece_from,
+    blob_piece_message,
+    blob_read_from,
+    blob_written_message,
+)
 from rota.link.grpc_notes import note_from, progress_from
 from rota.ports.rpc import bearer_in, host_of_peer, rpc_status_of
 from rota.ports.work import (
@@ -254,30 +260,46 @@ class _Conversation:
         finally:
             self._room.release()
 
-    @property
-    def _handlers(self) -> Mapping[str, Callable[[Any], Awaitable[dict[str, Any]]]]:
-        return {
-            "beat": self._beat,
-            "start": self._start,
-            "report": self._report,
-            "output": self._output,
-            "progress": self._progress,
-            "steps": self._note,
-            "commits": self._commits,
-            "leave": self._leave,
-            "credential": self._renew_credential,
-        }
-
     async def _handled(self, message: pb.FromWorker) -> dict[str, Any]:
         """Handle a request; return the answer by the name of its field."""
         try:
-            name = message.WhichOneof("request")
-            handler = self._handlers.get(name or "")
-            if handler is None:
-                raise _not_taken(name)
-            return await handler(getattr(message, name))
+            match message.WhichOneof("request"):
+                case "beat":
+                    return await self._beat(message.beat)
+                case "start":
+                    return await self._start(message.start)
+                case "report":
+                    return await self._report(message.report)
+                case "output":
+                    return await self._output(message.output)
+                case "progress":
+                    return await self._progress(message.progress)
+                case "steps":
+                    return await self._note(message.steps)
+                case "leave":
+                    return await self._leave()
+                case other:
+                    return await self._handle_optional(other, message)
         except (NotFound, Conflict, Unavailable) as error:
             return {"refusal": messages.refusal_message(error)}
+
+    async def _handle_optional(self, kind: str | None, message: pb.FromWorker) -> dict[str, Any]:
+        match kind:
+            case "commits":
+                return await self._commits(message.commits)
+            case "blob_read":
+                wish = blob_read_from(message.blob_read)
+                piece = await self._desk.read_blob(self._session, wish)
+                return {"blob": blob_piece_message(piece)}
+            case "blob_write":
+                part = blob_piece_from(message.blob_write)
+                written = await self._desk.write_blob(self._session, part)
+                return {"blob_written": blob_written_message(written)}
+            case "credential":
+                credential = await self._credential.renew()
+                return {"credential": messages.credential_message(credential)}
+            case other:
+                raise _not_taken(other)
 
     async def _beat(self, message: pb.Beat) -> dict[str, Any]:
         await self._credential.check()  # a token that was revoked ends here
@@ -312,10 +334,7 @@ class _Conversation:
         answer = await self._desk.commits(self._session, messages.commits_from(message))
         return {"report": messages.report_answer_message(answer)}
 
-    async def _renew_credential(self, _: pb.CredentialRequest) -> dict[str, Any]:
-        return {"credential": messages.credential_message(await self._credential.renew())}
-
-    async def _leave(self, _: pb.Leave) -> dict[str, Any]:
+    async def _leave(self) -> dict[str, Any]:
         self._is_leaving = True
         await self._desk.leave(self._session)
         return {"done": pb.Done()}

@@ -32,6 +32,9 @@ from rota.ports.work import (
     UNREADABLE,
     Beat,
     BeatAnswer,
+    BlobPiece,
+    BlobRead,
+    BlobWritten,
     Credential,
     Dispatch,
     Hello,
@@ -105,6 +108,8 @@ VERBS = {
     "progress": _verb(tuple[Progress, ...], None),
     "note": _verb(tuple[StepNote, ...], None),
     "commits": _verb(tuple[SourceCommit, ...], ReportAnswer),
+    "blob_read": _verb(BlobRead, BlobPiece),
+    "blob_write": _verb(BlobPiece, BlobWritten),
     "leave": _verb(None, None),
 }
 ORDERS = msgspec.msgpack.Decoder(Order)
@@ -223,6 +228,14 @@ class LocalLink:
     async def commits(self, items: Sequence[SourceCommit]) -> ReportAnswer:
         answer: ReportAnswer = await self._ask("commits", tuple(items))
         return answer
+
+    async def read_blob(self, wish: BlobRead) -> BlobPiece:
+        piece: BlobPiece = await self._ask("blob_read", wish)
+        return piece
+
+    async def write_blob(self, piece: BlobPiece) -> BlobWritten:
+        written: BlobWritten = await self._ask("blob_write", piece)
+        return written
 
     async def leave(self) -> None:
         await self._ask("leave", None)
@@ -520,6 +533,8 @@ class _Conversation:
             "progress": self._desk.progress,
             "note": self._desk.note,
             "commits": self._desk.commits,
+            "blob_read": self._desk.read_blob,
+            "blob_write": self._desk.write_blob,
         }
         if verb == "leave":
             return await self._desk.leave(self._session)

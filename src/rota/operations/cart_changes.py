@@ -41,6 +41,7 @@ from rota.operations import carts
 from rota.operations.carts import CartPlan, CartRequest, command, require_known, stream_items, view
 from rota.operations.definitions import find_job
 from rota.operations.engine import Engine
+from rota.operations.files import require_inputs
 from rota.ports.carts import (
     CancelCart,
     Cart,
@@ -274,6 +275,7 @@ async def _edited_items(
         edited.append(EditedItem(change.key, change.order, inputs, change.skip))
     if problems:
         raise Invalid("inputs of items do not fit their jobs", problems)
+    await require_inputs(engine, cart.project, [each.inputs for each in edited if each.inputs])
     return edited
 
 

@@ -42,6 +42,7 @@ from rota.domain.states import RunState
 from rota.operations.calendars import blackouts_of
 from rota.operations.definitions import find_job, require_runnable
 from rota.operations.engine import Engine
+from rota.operations.files import require_inputs
 from rota.operations.projects import refuse_priority
 from rota.ports.carts import (
     ApproveCart,
@@ -302,7 +303,9 @@ async def _read(
             require_runnable(engine, job)
             reader.jobs[job.name] = ItemJob.of(job)
     # Thousands of inputs take a while to check, and leases are renewed on this loop.
-    return await asyncio.to_thread(reader.read_all, chunk)
+    new = await asyncio.to_thread(reader.read_all, chunk)
+    await require_inputs(engine, project, [item.inputs for item in new if item.inputs])
+    return new
 
 
 def _new_cart(cart: CartId, request: CartRequest, rules: CartRules, actor: str) -> NewCart:

@@ -21,6 +21,7 @@ from rota.domain.spec import DEFAULT_POOL
 from rota.domain.states import WAITING_STATES
 from rota.operations.calendars import CalendarChange, plan_calendars
 from rota.operations.engine import Engine
+from rota.operations.files import require_sources
 from rota.operations.limits import DeclarationChange
 from rota.operations.planned_carts import PlannedCart, plan_carts
 from rota.operations.planned_jobs import (
@@ -101,7 +102,9 @@ async def plan(
     engine: Engine, file: JobFile, *, prune: bool = False, is_admin: bool = False
 ) -> Plan:
     """Return what applying this file would change; write nothing."""
-    return (await _prepare(engine, file, _Terms(prune, is_admin))).plan
+    prepared = await _prepare(engine, file, _Terms(prune, is_admin))
+    await require_sources(engine, file)
+    return prepared.plan
 
 
 async def apply(
@@ -141,6 +144,8 @@ def _require_match(if_match: str, plan: Plan) -> None:
 
 
 async def _saved(engine: Engine, file: JobFile, actor: str, terms: _Terms) -> _Prepared:
+    await require_sources(engine, file)
+
     async def prepare_and_save() -> _Prepared:
         prepared = await _prepare(engine, file, terms)
         _require_match(terms.if_match, prepared.plan)

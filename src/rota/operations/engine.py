@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from rota.domain.forecast.forecast import Forecast, Saturation, resource_of
 from rota.domain.key_ring import KeyRing
 from rota.domain.resources import Vector
+from rota.operations.open_files import OpenFiles
 from rota.operations.specs import SpecCache
 from rota.ports.blobs import Blobs
 from rota.ports.idle_workers import IdleWorkers, NobodyIdle
@@ -148,6 +149,7 @@ class Engine:
     blobs: Blobs
     idle_workers: IdleWorkers = field(default_factory=NobodyIdle)  # of this process
     specs: SpecCache = field(default_factory=SpecCache)  # of jobs, read from this store
+    files: OpenFiles = field(default_factory=OpenFiles)
     pools: Pools = field(default_factory=Pools)
     ahead: ForecastCaches = field(default_factory=ForecastCaches)
     logins: Logins = field(default_factory=Logins)

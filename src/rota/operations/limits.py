@@ -153,6 +153,7 @@ def _parts(quota: Quota) -> dict[str, Any]:
         "running": quota.running,
         "runs_per_minute": quota.runs_per_minute,
         "output_bytes_per_day": quota.output_bytes_per_day,
+        "file_bytes": quota.file_bytes,
     }
 
 

@@ -26,6 +26,7 @@ from rota.domain.spec import GREATEST_PRIORITY, LEAST_PRIORITY
 from rota.domain.states import RunState, is_final
 from rota.operations.definitions import apply, find_job, require_runnable
 from rota.operations.engine import Engine
+from rota.operations.files import require_inputs
 from rota.operations.projects import plan_projects, refuse_priority
 from rota.ports.records import Idempotency, JobQuery, NewRun, RunQuery, SubmittedRun
 
@@ -67,7 +68,9 @@ async def require_triggerable(engine: Engine, job: Job, options: TriggerOptions)
     """Return the inputs of a run that may be triggered; else raise what keeps it from that."""
     require_runnable(engine, job)
     await refuse_priority(engine, job.project, options.priority)
-    return parse_inputs(engine.specs.of(job), options.inputs)
+    inputs = parse_inputs(engine.specs.of(job), options.inputs)
+    await require_inputs(engine, job.project, [inputs])
+    return inputs
 
 
 def _run_of(submitted: SubmittedRun) -> Run:
@@ -109,6 +112,7 @@ async def retry(engine: Engine, run: Run, *, actor: str) -> Run:
     await refuse_priority(engine, run.project, run.priority)
     now = await engine.store.now()
     inputs = parse_inputs(engine.specs.of(job), run.inputs or {})
+    await require_inputs(engine, job.project, [inputs])
     new = NewRun(
         id=new_run_id(now),
         job_id=job.id,
@@ -273,6 +277,7 @@ async def trigger_batch(
 
     # Thousands of sets take a while to check, and leases are renewed on this loop.
     new = await asyncio.to_thread(new_runs)
+    await require_inputs(engine, job.project, [run.inputs for run in new if run.inputs])
     submitted = await engine.store.submit(
         new, _batch_idempotency(job, inputs, actor, idempotency_key)
     )

@@ -27,6 +27,8 @@ from rota.domain.states import RunState
 from rota.operations.engine import Engine
 from rota.ports.records import Finished, Session
 from rota.ports.work import (
+    BLOB_READ,
+    BLOB_WRITE,
     COMMITS,
     CREDENTIAL,
     MAX_LAST_LINE,
@@ -61,14 +63,15 @@ async def register(
     `identity` is what its credential says; None: it needs none, on the server's own machine.
     """
     credential = identity.credential if identity else None
-    is_renewable = identity is not None and identity.is_renewable
-    requests = (STEPS, COMMITS, *([CREDENTIAL] if is_renewable else []))
+    requests = [STEPS, COMMITS, BLOB_READ, BLOB_WRITE]
+    if identity and identity.is_renewable:
+        requests.append(CREDENTIAL)
     if hello.resumes:
         resumed = await engine.store.resume(hello, server, credential)
         if resumed is not None:
-            return resumed, _welcome(resumed, resumed.expires_at - resumed.lease, requests)
+            return resumed, _welcome(resumed, resumed.expires_at - resumed.lease, tuple(requests))
     session = await engine.store.register(hello, lease, server, credential)
-    return session, _welcome(session, session.registered_at, requests)
+    return session, _welcome(session, session.registered_at, tuple(requests))
 
 
 def _welcome(session: Session, now: datetime, requests: tuple[str, ...]) -> Welcome:

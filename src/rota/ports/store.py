@@ -30,6 +30,7 @@ from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
 from rota.ports.carts import NO_TEMPLATES, CartStore, TemplateChanges
 from rota.ports.credentials import CredentialStore, TokenStore
+from rota.ports.files import FileStore
 from rota.ports.forecasts import ChainStore, ForecastStore
 from rota.ports.logins import LoginStore
 from rota.ports.projects import PrincipalStore, ProjectStore
@@ -554,6 +555,7 @@ class Store(
     RunStore,
     CartStore,
     OutputStore,
+    FileStore,
     SessionStore,
     ServerStore,
     CredentialStore,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from rota.ports.clock import Clock
-from rota.ports.executor import AttemptReports, Keeper, Spawner
+from rota.ports.executor import AttemptReports, Files, Keeper, Spawner
 from rota.ports.work import Offer
 from rota.walls import hold
 from rota.walls.container import ContainerSettings, find_socket, offers_of, why_no_socket
@@ -56,6 +56,7 @@ class ContainerPlace:
     may_start: Callable[[], bool]
     spawner: Spawner
     networks: tuple[IPv4Network, ...]  # private, and open to outbound
+    files: Files | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ async def _open(settings: ContainerSettings, place: ContainerPlace) -> Container
         network_files={"/etc/resolv.conf": str(_resolver(place.folder))},
         clear=trial.clear,
     )
-    executor = ContainerExecutor(place.reports, place.clock, ground, place.may_start)
+    executor = ContainerExecutor(place.reports, place.clock, ground, place.may_start, place.files)
     return Containers(offers, is_swept, executor)
 
 

@@ -20,7 +20,7 @@ import uvloop
 
 from rota import __version__
 from rota.clock import SystemClock
-from rota.domain.errors import RotaError
+from rota.domain.errors import RotaError, Unavailable
 from rota.domain.files import FILES
 from rota.domain.resources import UNIT
 from rota.domain.spec import JobType
@@ -29,7 +29,7 @@ from rota.executors.source import Mirrors, Sources
 from rota.guardian.namespace import Mode
 from rota.guardian.options import ExitCode
 from rota.ports.executor import Executor
-from rota.ports.work import Fence, Hello, Offer
+from rota.ports.work import Fence, Hello, Offer, WorkerLink
 from rota.runtime import supervision
 from rota.runtime.containers import ContainerPlace, Containers, open_containers
 from rota.runtime.credentials import (
@@ -57,6 +57,7 @@ from rota.walls.enclosing import Walls, WallSettings
 from rota.walls.probe import Prober
 from rota.walls.rooms import RUN, Rooms, reachable
 from rota.worker.attempts import Attempts
+from rota.worker.files import LinkedFiles
 from rota.worker.guard import Guard
 from rota.worker.keeper import KeeperConnection
 from rota.worker.session import SessionConfig, WorkerSession
@@ -192,6 +193,13 @@ class _Worker:
         self._containers: ContainerExecutor | None = None
         self._session: WorkerSession | None = None
         self._sources: Sources | None = None
+        self._files = LinkedFiles(self._serving, self._clock)
+
+    def _serving(self) -> tuple[WorkerLink, tuple[str, ...]]:
+        """Return the connection, and what its server answers; raise `Unavailable` without one."""
+        if self._session is None:
+            raise Unavailable("not connected to a server")
+        return self._session.serving()
 
     async def run(self, guard_mode: str) -> None:
         """Serve until told to stop."""
@@ -253,7 +261,13 @@ class _Worker:
         offers = await Prober(walls, self._guard).probe()
         self._sources = self._open_sources(walls, may_mount=may_mount)
         self._executors[JobType.SHELL] = ShellExecutor(
-            self._attempts, self._guard, self._clock, self._folder / "work", walls, self._sources
+            self._attempts,
+            self._guard,
+            self._clock,
+            self._folder / "work",
+            walls,
+            self._files,
+            self._sources,
         )
         return offers
 
@@ -269,7 +283,9 @@ class _Worker:
             log.warning("worker.no_mirrors", reason=trouble)
         mirrors = Mirrors(root, place, scratch, settings.mirrors, self._clock)
         record = self._record_commit
-        return Sources(settings, walls, self._guard, self._clock, mirrors, record)
+        return Sources(
+            settings, walls, self._guard, self._clock, mirrors, record, self._files
+        )
 
     async def _record_commit(self, fence: Fence, commit: str) -> None:
         assert self._session is not None  # it brought the attempt
@@ -286,6 +302,7 @@ class _Worker:
             lambda: self._clock.monotonic() < self._guard.deadline,
             self._guard,
             from_option(self._options.walls).networks,
+            self._files,
         )
         containers = await open_containers(containers_from_option(self._options.containers), place)
         if containers.executor is not None:

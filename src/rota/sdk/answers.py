@@ -33,6 +33,7 @@ from rota.api.carts import (
     ordinal,
 )
 from rota.api.events import Event
+from rota.api.files import Artifact
 from rota.api.forecasts import (
     Comparison,
     Expected,
@@ -116,6 +117,7 @@ __all__ = [
     "Advice",
     "Answer",
     "Answered",
+    "Artifact",
     "Attempt",
     "Backfill",
     "Batch",

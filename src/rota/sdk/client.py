@@ -24,6 +24,7 @@ from rota.sdk.carts import CartVerbs
 from rota.sdk.errors import RotaApiError
 from rota.sdk.events import EventReader, EventVerbs, ServerEvent
 from rota.sdk.exchange import Call, Reply, read, request_for
+from rota.sdk.files import FileVerbs
 from rota.sdk.following import FollowingVerbs
 from rota.sdk.forecasts import ForecastVerbs
 from rota.sdk.jobs import JobVerbs
@@ -52,6 +53,7 @@ class Verbs(
     CalendarVerbs,
     CartVerbs,
     EventVerbs,
+    FileVerbs,
     FollowingVerbs,
     ForecastVerbs,
     JobVerbs,

@@ -82,6 +82,7 @@ def put_quota(
     running: int | None = None,
     runs_per_minute: int | None = None,
     output_bytes_per_day: int | None = None,
+    file_bytes: int | None = None,
     plan: bool = False,
 ) -> Call[DeclarationChange]:
     """Set the whole quota of the project: what is None is not limited."""
@@ -91,6 +92,7 @@ def put_quota(
         "running": running,
         "runs_per_minute": runs_per_minute,
         "output_bytes_per_day": output_bytes_per_day,
+        "file_bytes": file_bytes,
     }
     return _put("/quota", document, plan)
 

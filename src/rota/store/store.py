@@ -57,6 +57,7 @@ from rota.store import (
 )
 from rota.store import calendars as calendar_scripts
 from rota.store import carts as cart_scripts
+from rota.store import files as file_scripts
 from rota.store import jobs as job_scripts
 from rota.store import logins as login_scripts
 from rota.store import notes as note_scripts
@@ -378,6 +379,21 @@ class SqlStore(Transactions):
     chunks = read(run_scripts.chunks)
     arrived_output = read(run_scripts.arrived_output)
     inline_output = read(run_scripts.inline_output)
+
+    # --- files
+
+    begin_file = write(file_scripts.begin)
+    grow_file = write(file_scripts.grow)
+    finish_file = write(file_scripts.finish)
+    forget_files = write(file_scripts.forget)
+    touch_files = write(file_scripts.touch)
+    spent_files = read_at(file_scripts.spent)
+    needed_digests = read(file_scripts.needed)
+    doom_files = write(file_scripts.doom)
+    bytes_of_files = read(file_scripts.bytes_of)
+    held_attempt = read(file_scripts.held_attempt)
+    artifacts = read(file_scripts.artifacts)
+    forget_artifacts = write(file_scripts.forget_artifacts)
 
     # --- sessions
 

@@ -16,7 +16,7 @@ from rota.domain.git import COMMIT
 from rota.domain.ids import instant, micros
 from rota.domain.lease import StoreTime
 from rota.domain.run import AttemptResult
-from rota.domain.spec import Delivery, JobSpec, JobType
+from rota.domain.spec import Delivery, JobSpec, JobType, OutputKept
 from rota.ports.clock import Clock
 from rota.ports.executor import Completions, Executor, JobBatch
 from rota.ports.work import (
@@ -326,8 +326,13 @@ class Attempts:
     def output(self, fence: Fence) -> AttemptOutput:
         output = self._outputs.get(fence)
         if output is None:
-            log_limit = self._held[fence].job.spec.log_limit
-            output = AttemptOutput(log_limit, self._times, self.spool.outbox(fence))
+            spec = self._held[fence].job.spec
+            output = AttemptOutput(
+                spec.log_limit,
+                self._times,
+                self.spool.outbox(fence),
+                may_ride=spec.output is not OutputKept.BLOBS,
+            )
             self._outputs[fence] = output
         return output
 

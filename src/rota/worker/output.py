@@ -51,7 +51,10 @@ class AttemptOutput:
         times: OutputTimes,
         outbox: Outbox,
         pacing: OutputPacing = DEFAULT_PACING,
+        *,
+        may_ride: bool = True,
     ) -> None:
+        self._may_ride = may_ride  # small output may be sent with the report
         self._recorder = OutputRecorder(log_limit)
         self._times = times
         self._outbox = outbox
@@ -136,7 +139,7 @@ class AttemptOutput:
     def finish(self) -> FinishedOutput:
         """Post all that is left, unless it is small enough to be sent with the report."""
         self._recorder.close(self._times.store_ms())
-        inline = self._recorder.inline()
+        inline = self._recorder.inline() if self._may_ride else None
         if inline is None:
             self._post(force=True)
         return FinishedOutput(inline or b"", self._recorder.totals)

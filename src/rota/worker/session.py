@@ -196,6 +196,10 @@ class WorkerSession:
             raise NotSent("not connected to a server")
         return self._link
 
+    def serving(self) -> tuple[WorkerLink, tuple[str, ...]]:
+        """Return the current connection, and which optional requests its server answers."""
+        return self.link, self._requests
+
     @property
     def connection(self) -> int:
         """Return the number of the connection, which grows with each; 0 while it is broken."""

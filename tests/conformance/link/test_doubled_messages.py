@@ -16,6 +16,9 @@ from rota.ports.executor import JobBatch
 from rota.ports.work import (
     Beat,
     BeatAnswer,
+    BlobPiece,
+    BlobRead,
+    BlobWritten,
     Credential,
     Fence,
     Hello,
@@ -76,6 +79,12 @@ class DoublingLink:
 
     async def note(self, items: Sequence[StepNote]) -> None:
         await self._link.note(items)
+
+    async def read_blob(self, wish: BlobRead) -> BlobPiece:
+        return await self._link.read_blob(wish)
+
+    async def write_blob(self, piece: BlobPiece) -> BlobWritten:
+        return await self._link.write_blob(piece)
 
     async def receive(self) -> Order:
         if self._again:

@@ -17,12 +17,16 @@ from rota.ports.clock import Clock
 from rota.ports.work import (
     Beat,
     BeatAnswer,
+    BlobPiece,
+    BlobRead,
+    BlobWritten,
     Credential,
     Dispatch,
     Hello,
     Order,
     OutputChunk,
     Progress,
+    Refused,
     Report,
     ReportAnswer,
     Start,
@@ -83,6 +87,12 @@ class Link:
     async def progress(self, items: Sequence[Progress]) -> None: ...
 
     async def note(self, items: Sequence[StepNote]) -> None: ...
+
+    async def read_blob(self, wish: BlobRead) -> BlobPiece:
+        raise Refused("no files here")
+
+    async def write_blob(self, piece: BlobPiece) -> BlobWritten:
+        raise Refused("no files here")
 
     async def receive(self) -> Order:
         order = await self.orders.get()

@@ -28,6 +28,7 @@ from rota.domain.spec import (
     Late,
     Misfire,
     MisfirePolicy,
+    OutputKept,
     Overlap,
     Retry,
     Schedule,
@@ -77,6 +78,7 @@ def build_job(document: Document) -> JobSpec:
             retry=_retry,
             max_losses=int,
             log_limit=parse_size,
+            output=OutputKept,
         )
         | build_source(document)
         | build_walls(document),

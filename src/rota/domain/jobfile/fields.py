@@ -55,6 +55,7 @@ from rota.domain.spec import (
     IntervalFrom,
     JobType,
     Late,
+    OutputKept,
     Overlap,
 )
 
@@ -223,6 +224,13 @@ _HOW_IT_ENDS = (
         Size(1024, 10 * 1024**3),
         "How much output of an attempt is kept.",
         format_size(DEFAULT_LOG_LIMIT),
+    ),
+    Field(
+        "output",
+        Choice(OutputKept),
+        "Where output is kept: a few kilobytes in the store and more in the blob store, or all of "
+        "it in the blob store.",
+        "auto",
     ),
     Field("probe", LATER, "The command that tells how an UNKNOWN run ended."),
     Field("lease", LATER, "How long a worker may be silent."),

@@ -220,11 +220,9 @@ def _check_type(document: Document, written: Mapping[str, object], at: At) -> No
         return
     needed, foreign = ("function", "steps") if kind == JobType.PYTHON else ("steps", "function")
     # What only containers have is refused by a rule of its own: one fault is reported once.
-    is_container = (
-        stated_wall(document) is Isolation.CONTAINER or {"image", "command"} & written.keys()
-    )
-    may_lack = is_container or needed in document or written.get("url") is not None
-    if written.get(needed) is None and (kind == JobType.PYTHON or not may_lack):
+    may_lack = stated_wall(document) is Isolation.CONTAINER or {"image", "command"} & written.keys()
+    is_found = needed in document or bool(may_lack) or written.get("url") is not None
+    if written.get(needed) is None and (kind == JobType.PYTHON or not is_found):
         at.refuse(f'{at.scope} has no "{needed}", which type {kind} needs')
     if written.get(foreign) is not None:
         at.child(foreign).refuse_key(f'"{foreign}" does not go with type {kind}')

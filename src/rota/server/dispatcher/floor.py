@@ -19,6 +19,7 @@ from rota.domain.spec import JobSpec
 from rota.operations import credentials, output, workers
 from rota.operations.engine import Engine
 from rota.operations.specs import Ref
+from rota.operations.worker_files import STALE_ATTEMPT, WorkerFiles
 from rota.ports.queue import CANCELLED, FAVOURED, OUTPUT, WATCHED, Taker, Ticket
 from rota.ports.queue import output as output_topic
 from rota.ports.records import Claimed, Finished
@@ -26,6 +27,9 @@ from rota.ports.work import (
     KNOWN_SPECS,
     Beat,
     BeatAnswer,
+    BlobPiece,
+    BlobRead,
+    BlobWritten,
     Cancel,
     Fence,
     Hello,
@@ -74,6 +78,7 @@ class Floor:
         self._config = config or FloorConfig()
         self._server = server  # who we are, for the sessions of our workers
         self._refusals = workers.Refusals(engine)
+        self._files = WorkerFiles(engine)
         self._desks: dict[str, Desk] = {}
         self._ended: deque[str] = deque(maxlen=_REMEMBERED_ENDS)  # the latest runs
         self._awaited: dict[str, float] = {}  # followed runs that no worker here has: until when
@@ -189,6 +194,23 @@ class Floor:
         refused = await self._engine.store.note_commits(SessionId(session), items)
         await self._note_refused(session, "commits", refused)
         return ReportAnswer(refused)
+
+    async def read_blob(self, session: str, wish: BlobRead) -> BlobPiece:
+        self._desk(session)
+        try:
+            return await self._files.read(SessionId(session), wish)
+        except Conflict:
+            await self._note_refused(session, "blob_read", [wish.fence])
+            raise
+
+    async def write_blob(self, session: str, piece: BlobPiece) -> BlobWritten:
+        self._desk(session)
+        try:
+            return await self._files.write(SessionId(session), piece)
+        except Conflict as error:
+            if error.code == STALE_ATTEMPT:
+                await self._note_refused(session, "blob_write", [piece.fence])
+            raise
 
     async def _note_refused(self, session: str, act: str, fences: Sequence[Fence]) -> None:
         desk = self._desks.get(session)

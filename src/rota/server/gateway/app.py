@@ -120,6 +120,7 @@ def _middleware(
             BodyLimit,
             max_bytes=settings.max_body_bytes,
             open_calls=OPEN,
+            files=f"{API}/uploads/",
             streamed={
                 (f"{API}/carts", NDJSON): settings.max_cart_bytes,
                 (f"{API}/jobs:apply", NDJSON): settings.max_cart_bytes,

@@ -123,6 +123,7 @@ class QuotaBody(Body):
     running: Most | None = None
     runs_per_minute: Most | None = None
     output_bytes_per_day: Bytes | None = None
+    file_bytes: Bytes | None = None
 
     def quota(self, project: str) -> Quota:
         return Quota(project, **self.model_dump())
@@ -165,7 +166,7 @@ def resource_answer(standing: Standing[Resource]) -> api.Resource:
 
 
 def _quota_answer(
-    project: str, counts: ProjectCounts, standing: Standing[Quota] | None
+    project: str, counts: ProjectCounts, file_bytes: int, standing: Standing[Quota] | None
 ) -> api.Quota:
     """Build the answer of a project's quota and usage; without a standing, no quota is set."""
     quota = standing.declaration if standing else Quota(project)
@@ -178,6 +179,7 @@ def _quota_answer(
         quota,
         jobs_now=counts.jobs,
         queued_now=counts.waiting,
+        file_bytes_now=file_bytes,
         use=_use_answer(running) if running else None,
         bucket=_bucket_answer(minute, standing.now) if standing and minute else None,
         output=_bucket_answer(output, standing.now) if standing and output else None,
@@ -335,8 +337,9 @@ async def delete_resource(
 async def show_quota(caller: Viewer, engine: UsedEngine, project: Project) -> api.Quota:
     """The quota of the project, and what it has of it."""
     counts = await engine.store.project_counts(project)
+    file_bytes = await engine.store.bytes_of_files(project)
     standing = await find_quota(engine, project)
-    return _quota_answer(project, counts, standing)
+    return _quota_answer(project, counts, file_bytes, standing)
 
 
 @quota_router.put("/quota", responses={201: {"model": api.DeclarationChange}})

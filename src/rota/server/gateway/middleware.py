@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rota.domain.errors import Invalid, RotaError
+from rota.domain.files import MOST_FILE_BYTES
 from rota.server.gateway.metrics import Requests
 from rota.server.gateway.problems import answer, status_of
 
@@ -130,7 +131,8 @@ def _has_caching_rule(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 class BodyLimit:
     """Middleware that refuses a body that is too large, before or while it is read.
 
-    `streamed` has the limits of bodies that are processed piece by piece, by path and media type.
+    `streamed` has the limits of bodies that are processed piece by piece, by path and media type;
+    what is put below `files` is taken in as it comes, within the quota of its project.
     Calls that are open to strangers have little to say: so they cannot fill the memory.
     """
 
@@ -141,11 +143,13 @@ class BodyLimit:
         max_bytes: int,
         streamed: Mapping[tuple[str, str], int],
         open_calls: Collection[tuple[str, str]] = (),
+        files: str = "",
     ) -> None:
         self._app = app
         self._max_bytes = max_bytes
         self._streamed = streamed
         self._open_calls = open_calls
+        self._files = files
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -158,6 +162,8 @@ class BodyLimit:
     def _limit(self, method: str, path: str, headers: dict[bytes, bytes]) -> int:
         if (method, path) in self._open_calls:
             return MAX_OPEN_BODY
+        if self._files and method == "PUT" and path.startswith(self._files):
+            return MOST_FILE_BYTES
         media_type = media_type_in(headers.get(b"content-type", b"").decode("latin-1"))
         return self._streamed.get((path, media_type), self._max_bytes)
 

@@ -8,7 +8,8 @@ from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM, ITEMS
 from rota.domain.jobfile.declarations import LIMIT, RESOURCE
 from rota.domain.jobfile.demands import AFTER, RATE_LIMIT
 from rota.domain.jobfile.fields import FILE, JOB
-from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, SOURCE, STEP
+from rota.domain.jobfile.files import SOURCE
+from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, STEP
 
 
 def test_every_field_is_on_the_page() -> None:

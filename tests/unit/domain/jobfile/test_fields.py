@@ -7,7 +7,8 @@ from rota.domain.jobfile import read_file, read_job
 from rota.domain.jobfile.declarations import LIMIT, RESOURCE
 from rota.domain.jobfile.demands import AFTER, RATE_LIMIT
 from rota.domain.jobfile.fields import DEFAULTS, FILE, JOB
-from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, SOURCE, STEP
+from rota.domain.jobfile.files import SOURCE
+from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, STEP
 from rota.domain.jobfile.sections import Field, Section
 from rota.domain.jobfile.walls import MOUNT, OF_CONTAINERS, RUN_LIMITS
 from tests.unit.domain.jobfile.jobfiles import file_of, job

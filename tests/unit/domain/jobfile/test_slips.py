@@ -15,7 +15,8 @@ from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM
 from rota.domain.jobfile.declarations import LIMIT, RESOURCE
 from rota.domain.jobfile.demands import AFTER, RATE_LIMIT
 from rota.domain.jobfile.fields import DEFAULTS, FILE, JOB
-from rota.domain.jobfile.parts import INPUT, MISFIRE, RETRY, SOURCE, STEP
+from rota.domain.jobfile.files import SOURCE
+from rota.domain.jobfile.parts import INPUT, MISFIRE, RETRY, STEP
 from rota.domain.jobfile.sections import Section
 from rota.domain.jobfile.slips import FILE_ADVICE
 from rota.domain.jobfile.text import At, Report
