@@ -6,7 +6,7 @@ import re
 
 from rota.domain.addresses import Target, parse_target
 from rota.domain.errors import Invalid, quoted
-from rota.domain.spec import InputType, Isolation, JobSpec
+from rota.domain.spec import InputType, Isolation, JobSpec, Step
 
 # What a worker can that brings sources into work folders, as offers. Where a job asks for a wall,
 # that is done behind one.
@@ -63,6 +63,12 @@ def fetches(spec: JobSpec) -> bool:
     """Return whether something is brought into the work folder before the first step."""
     files = any(each.type is InputType.FILE for each in spec.inputs.values())
     return spec.git is not None or spec.upload is not None or files
+
+
+def step_numbered(spec: JobSpec, number: int) -> Step | None:
+    """Return the step of a job that has a number in its attempts; None: it is none of its own."""
+    at = number - int(fetches(spec))
+    return spec.steps[at] if 0 <= at < len(spec.steps) else None
 
 
 def capabilities_of(spec: JobSpec) -> tuple[str, ...]:

@@ -283,9 +283,7 @@ class _Worker:
             log.warning("worker.no_mirrors", reason=trouble)
         mirrors = Mirrors(root, place, scratch, settings.mirrors, self._clock)
         record = self._record_commit
-        return Sources(
-            settings, walls, self._guard, self._clock, mirrors, record, self._files
-        )
+        return Sources(settings, walls, self._guard, self._clock, mirrors, record, self._files)
 
     async def _record_commit(self, fence: Fence, commit: str) -> None:
         assert self._session is not None  # it brought the attempt

@@ -151,7 +151,8 @@ class _Checkout:
             pack.unlink()
 
     def _has(self, commit: str) -> bool:
-        return self._git.run("cat-file", "-e", f"{commit}^{{commit}}").status == 0
+        name = f"{commit}^{{commit}}"
+        return self._git.run("cat-file", "-e", name, is_shown=False).status == 0
 
     def _pack(self) -> None:
         self._git.check("pack-refs", "--all")
@@ -368,6 +369,8 @@ class _Remote:
         if status := re.search(r"returned error: (\d+)", said):
             return self._of_status(int(status[1]), settings, variables)
         name = f"the credential {self._login.name}" if self._login is not None else ""
+        if "fatal: repository" in said and "not found" in said:
+            return self._of_status(404, settings, variables)
         if "Authentication failed" in said:
             return f"{wish.url} refuses {name or 'whoever has no login'}: correct it"
         if "could not read Username" in said:
@@ -508,6 +511,7 @@ class _Git:
         reading.start()
         is_too_large = self._wait(process)
         reading.join()
+        process.stdout.close()
         text = b"".join(out).decode(errors="surrogateescape")
         # It is told by a signal that a single file is too large.
         is_too_large = is_too_large or process.returncode == -signal.SIGXFSZ
