@@ -24,15 +24,13 @@ from rota.link.grpc_files import (
 )
 from rota.link.grpc_notes import note_message, progress_message
 from rota.link.parts import in_requests
+from rota.ports.files import BlobPiece, BlobRead, BlobWritten
 from rota.ports.rpc import MAX_MESSAGE
 from rota.ports.work import (
     MAX_ITEMS,
     OUTDATED_SERVER,
     Beat,
     BeatAnswer,
-    BlobPiece,
-    BlobRead,
-    BlobWritten,
     Credential,
     Hello,
     JoinWish,

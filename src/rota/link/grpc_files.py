@@ -6,7 +6,7 @@ from rota.contracts import worker_pb2 as pb
 from rota.domain.files import MOST_PATH, PARCEL
 from rota.link import grpc_checks as checks
 from rota.link.grpc_messages import fence_of
-from rota.ports.work import BlobPiece, BlobRead, BlobWritten
+from rota.ports.files import BlobPiece, BlobRead, BlobWritten
 
 
 def blob_read_message(wish: BlobRead) -> pb.BlobRead:

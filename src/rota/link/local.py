@@ -26,15 +26,13 @@ from rota.domain.errors import (
     first_of,
 )
 from rota.link.parts import in_parts, in_requests
+from rota.ports.files import BlobPiece, BlobRead, BlobWritten
 from rota.ports.work import (
     OUTDATED_SERVER,
     OUTDATED_WORKER,
     UNREADABLE,
     Beat,
     BeatAnswer,
-    BlobPiece,
-    BlobRead,
-    BlobWritten,
     Credential,
     Dispatch,
     Hello,

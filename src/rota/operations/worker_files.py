@@ -31,8 +31,15 @@ from rota.domain.quantities import format_size
 from rota.domain.spec import Artifacts, JobSpec
 from rota.operations.engine import Engine
 from rota.operations.files import Incoming, find_file, no_such_file, read_part
-from rota.ports.files import ArtifactQuery, HeldAttempt, NewArtifact
-from rota.ports.work import BlobPiece, BlobRead, BlobWritten, Fence
+from rota.ports.files import (
+    ArtifactQuery,
+    BlobPiece,
+    BlobRead,
+    BlobWritten,
+    HeldAttempt,
+    NewArtifact,
+)
+from rota.ports.work import Fence
 
 _IDLE = timedelta(minutes=1)  # after which a file that does not go on is given up
 _AT_ONCE = 16  # files that come to a server at the same time, each with a piece in memory

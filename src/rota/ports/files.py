@@ -1,4 +1,7 @@
-"""Files that are kept of projects: what the store knows of them. Their bytes are in `Blobs`."""
+"""Files that are kept of projects: what the store knows of them, and how workers ask for them.
+
+Their bytes are in `Blobs`.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+import msgspec
+
 from rota.domain.ids import JobId, RunId, SessionId
-from rota.ports.work import Fence
+from rota.ports.work import Fence, Number, OfAttempt, Total
+
+BLOB_READ = "blob_read"  # the optional request by which a worker fetches files
+BLOB_WRITE = "blob_write"  # the one by which it keeps artifacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,32 @@ class SpentFile:
 
     file: KeptFile
     is_kept: bool  # else it was never finished, or is going already
+
+
+class BlobRead(OfAttempt, frozen=True, array_like=True):
+    """Wish for a piece of a file that an attempt needs: of its source, or an input."""
+
+    digest: str
+    offset: Total
+    length: Number
+
+
+class BlobPiece(OfAttempt, frozen=True, array_like=True):
+    """Piece of a file: one that was asked for, or the next one of an artifact."""
+
+    digest: str  # of the whole
+    offset: Total
+    data: bytes
+    size: Total  # of the whole
+    path: str = ""  # of an artifact, below the work folder
+    step: Number = 0  # that made it, from 0
+
+
+class BlobWritten(msgspec.Struct, frozen=True, array_like=True):
+    """How much of an artifact is there: go on from here. All of it: it is kept."""
+
+    digest: str
+    received: Total
 
 
 class FileStore(Protocol):

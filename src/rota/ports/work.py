@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -18,6 +18,9 @@ from rota.domain.errors import Unavailable
 from rota.domain.git import COMMIT
 from rota.domain.ids import micros
 from rota.domain.spec import JobSpec
+
+if TYPE_CHECKING:
+    from rota.ports.files import BlobPiece, BlobRead, BlobWritten
 
 ATTEMPT_BITS = 32  # of the number of a fence; above them is the store's incarnation
 MAX_NUMBER = 2**31 - 1  # of an attempt or a chunk: what every store can hold
@@ -39,10 +42,9 @@ LAST_INSTANT = micros(datetime(2200, 1, 1, tzinfo=UTC))  # that a worker or the 
 MIN_INSTANT = micros(datetime.min.replace(tzinfo=UTC))  # of due times and deadlines
 MAX_INSTANT = micros(datetime.max.replace(tzinfo=UTC))
 
-# Raised by what others sent.
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
-# What each side says when the other one speaks another version of the protocol.
+# Told when the other side speaks another version of the protocol.
 OUTDATED_WORKER = (
     "this server is of a newer release: install that release on this worker, too"
     " (docs/upgrading.md)"
@@ -393,32 +395,6 @@ class StepNote(OfAttempt, frozen=True, array_like=True):
     last_line: str = ""  # the last whole one, or its beginning
 
 
-class BlobRead(OfAttempt, frozen=True, array_like=True):
-    """Wish for a piece of a file that an attempt needs: of its source, or an input."""
-
-    digest: str
-    offset: Total
-    length: Number
-
-
-class BlobPiece(OfAttempt, frozen=True, array_like=True):
-    """Piece of a file: one that was asked for, or the next one of an artifact."""
-
-    digest: str  # of the whole
-    offset: Total
-    data: bytes
-    size: Total  # of the whole
-    path: str = ""  # of an artifact, below the work folder
-    step: Number = 0  # that made it, from 0
-
-
-class BlobWritten(msgspec.Struct, frozen=True, array_like=True):
-    """How much of an artifact is there: go on from here. All of it: it is kept."""
-
-    digest: str
-    received: Total
-
-
 class Offer(msgspec.Struct, frozen=True, array_like=True):
     """Something that a worker tried at its start, and whether it has it."""
 
@@ -535,8 +511,6 @@ class JoinWish(msgspec.Struct, frozen=True):
 CREDENTIAL = "credential"  # the optional request by which a worker asks for its next one
 COMMITS = "commits"  # the one by which it tells what it fetched
 STEPS = "steps"  # the one by which it sends notes
-BLOB_READ = "blob_read"  # the one by which it fetches files
-BLOB_WRITE = "blob_write"  # the one by which it keeps artifacts
 RUNNING = "running"  # the result of a step that goes on
 
 
@@ -585,28 +559,16 @@ class WorkerLink(Protocol):
         """Send progress: a hint, which may be lost."""
         ...
 
-    async def note(self, items: Sequence[StepNote]) -> None:
-        """Send notes, also a hint; only where the welcome named the request."""
-        ...
+    # These four, and `renew_credential`, only where the welcome named the request.
+    async def note(self, items: Sequence[StepNote]) -> None: ...
 
-    async def commits(self, items: Sequence[SourceCommit]) -> ReportAnswer:
-        """Tell what was fetched; only where the welcome named the request."""
-        ...
+    async def commits(self, items: Sequence[SourceCommit]) -> ReportAnswer: ...
 
-    async def read_blob(self, wish: BlobRead) -> BlobPiece:
-        """Fetch a piece of a file; only where the welcome named the request.
+    async def read_blob(self, wish: BlobRead) -> BlobPiece: ...
 
-        `NotFound` with the code `file_not_found`: there is none such for this attempt.
-        """
-        ...
+    async def write_blob(self, piece: BlobPiece) -> BlobWritten: ...
 
-    async def write_blob(self, piece: BlobPiece) -> BlobWritten:
-        """Send a piece of an artifact; only where the welcome named the request."""
-        ...
-
-    async def receive(self) -> Order:
-        """Return the next order of the server."""
-        ...
+    async def receive(self) -> Order: ...
 
     async def leave(self) -> None:
         """End the session: the worker has nothing leased any more."""

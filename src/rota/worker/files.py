@@ -17,12 +17,8 @@ from typing import TypeVar
 from rota.domain.errors import Conflict, Invalid, NotFound, Unavailable
 from rota.domain.files import PARCEL
 from rota.ports.clock import Clock
+from rota.ports.files import BLOB_READ, BLOB_WRITE, BlobPiece, BlobRead, BlobWritten
 from rota.ports.work import (
-    BLOB_READ,
-    BLOB_WRITE,
-    BlobPiece,
-    BlobRead,
-    BlobWritten,
     Fence,
     Refused,
     WorkerLink,

@@ -13,12 +13,10 @@ from rota.domain.run import AttemptResult
 from rota.domain.spec import JobType
 from rota.domain.states import RunState
 from rota.ports.executor import JobBatch
+from rota.ports.files import BlobPiece, BlobRead, BlobWritten
 from rota.ports.work import (
     Beat,
     BeatAnswer,
-    BlobPiece,
-    BlobRead,
-    BlobWritten,
     Credential,
     Fence,
     Hello,

@@ -239,7 +239,7 @@ def script_of_system(text: str) -> object:
         ("* * * * *", "error 1  not a crontab line"),
         ("CRON_TZ=Nowhere\n0 1 * * * x", "error 2  there is no time zone"),
         ("0 1 * * * x\0y", "error 1  run must not contain the character U+0000"),
-        ("HOME=relative\n0 1 * * * x", "error 2  path must be an absolute path"),
+        ("HOME=relative\n0 1 * * * x", 'error 2  path "relative" is beside the job file'),
         ("RANDOM_DELAY=soon\n0 1 * * * x", "error 2  jitter"),
         ("MAILTO=me\n", "warning 1  MAILTO: notifications are not available"),
         ("TZ=UTC\n", "warning 1  TZ is a variable of the commands"),

@@ -181,7 +181,7 @@ class TestJoining:
         assert (session.id, session.worker) == (welcome.session, "w1")
         assert session.credential_expires_at is not None
         assert micros(session.credential_expires_at) == credential.expires_at
-        assert welcome.requests == ("steps", "credential")
+        assert welcome.requests[-1] == "credential"
 
     @pytest.mark.parametrize(("name", "pool"), [("w2", "default"), ("w1", "gpu")])
     async def test_what_it_gives_is_for_that_name_and_that_pool(
@@ -241,7 +241,7 @@ class TestJoining:
             await link.beat(Beat())
         with pytest.raises(Denied):
             await reception.connect(first.token)
-        assert (await next_link.register(hello("w1"))).requests == ("steps", "credential")
+        assert (await next_link.register(hello("w1"))).requests[-1] == "credential"
 
     async def test_a_token_that_somebody_made_is_not_renewed(self, reception: Reception) -> None:
         link = await reception.connect(await reception.token("w1"))
@@ -250,7 +250,7 @@ class TestJoining:
         with pytest.raises(Refused) as refused:
             await link.renew_credential()
 
-        assert welcome.requests == ("steps",)
+        assert "credential" not in welcome.requests
         assert refused.value.code == "not_offered"
         assert (await link.beat(Beat())).alive
 

@@ -289,7 +289,7 @@ async def test_a_report_of_runs_that_are_not_its_own_changes_nothing(reception: 
     assert list(answer.report.refused.runs) == ["r_of_somebody_else"]
 
 
-@pytest.mark.parametrize("request_of", ["secrets", "handles", "credential", "blob_read"])
+@pytest.mark.parametrize("request_of", ["secrets", "handles", "credential"])
 async def test_what_the_welcome_does_not_offer_is_refused_and_the_stream_goes_on(
     reception: Reception, request_of: str
 ) -> None:

@@ -14,12 +14,10 @@ from rota.domain.errors import NotFound, Unavailable
 from rota.domain.run import AttemptResult
 from rota.domain.spec import JobType
 from rota.ports.clock import Clock
+from rota.ports.files import BlobPiece, BlobRead, BlobWritten
 from rota.ports.work import (
     Beat,
     BeatAnswer,
-    BlobPiece,
-    BlobRead,
-    BlobWritten,
     Credential,
     Dispatch,
     Hello,

@@ -429,7 +429,7 @@ MISFIRE_ADVICE = Advice(
 )
 
 SOURCE_ADVICE = Advice(
-    form="{git: URL}, {upload: DIGEST} or {path: FOLDER}",
+    form="{path: /FOLDER}",
     slips=_meaning(
         path="folder dir directory cwd workdir", git="repository repo url", upload="file archive"
     ),

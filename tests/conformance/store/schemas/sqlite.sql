@@ -1,4 +1,7 @@
 CREATE VIEW active_run AS SELECT * FROM run WHERE state = 'SCHEDULED' UNION ALL SELECT * FROM run WHERE state = 'BLOCKED' UNION ALL SELECT * FROM run WHERE state = 'QUEUED' UNION ALL SELECT * FROM run WHERE state IN ('CLAIMED', 'PROCESSING') UNION ALL SELECT * FROM run WHERE state = 'UNKNOWN';
+CREATE TABLE artifact ( run_id TEXT NOT NULL, attempt INTEGER NOT NULL, step INTEGER NOT NULL, path TEXT NOT NULL, project TEXT NOT NULL, digest TEXT NOT NULL, size INTEGER NOT NULL, kept_at INTEGER NOT NULL, keep_until INTEGER NOT NULL, PRIMARY KEY (run_id, attempt, step, path) );
+CREATE INDEX artifact_expiry ON artifact (keep_until);
+CREATE INDEX artifact_of_file ON artifact (project, digest);
 CREATE TABLE attempt ( run_id TEXT NOT NULL, number INTEGER NOT NULL, session TEXT NOT NULL, worker TEXT NOT NULL, result TEXT NOT NULL, claimed_at INTEGER NOT NULL, started_at INTEGER, ended_at INTEGER NOT NULL, exit_code INTEGER, signal INTEGER, message TEXT NOT NULL, steps TEXT, cpu_seconds REAL NOT NULL, max_memory INTEGER NOT NULL, output BLOB, output_state TEXT NOT NULL, output_bytes INTEGER NOT NULL, output_lines INTEGER NOT NULL, truncated INTEGER NOT NULL, PRIMARY KEY (run_id, number) ) STRICT, WITHOUT ROWID;
 CREATE INDEX attempt_output_pending ON attempt (session) WHERE output_state = 'pending';
 CREATE TABLE backfill ( id TEXT PRIMARY KEY, job_id TEXT NOT NULL, max_parallel INTEGER NOT NULL, created_by TEXT NOT NULL, created_at INTEGER NOT NULL, runs INTEGER NOT NULL, first INTEGER, last INTEGER, skipped TEXT NOT NULL ) STRICT, WITHOUT ROWID;
@@ -35,6 +38,10 @@ CREATE INDEX device_grant_expires ON device_grant (expires_at);
 CREATE TABLE drained_worker ( name TEXT PRIMARY KEY, drained_by TEXT NOT NULL, drained_at INTEGER NOT NULL ) STRICT, WITHOUT ROWID;
 CREATE TABLE event ( seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, at INTEGER NOT NULL, actor TEXT NOT NULL, project TEXT NOT NULL, ids TEXT NOT NULL, data TEXT NOT NULL ) STRICT;
 CREATE INDEX event_project ON event (project, seq);
+CREATE TABLE file ( id TEXT PRIMARY KEY, project TEXT NOT NULL, digest TEXT NOT NULL, size INTEGER NOT NULL, state TEXT NOT NULL, made_at INTEGER NOT NULL, keep_until INTEGER NOT NULL );
+CREATE INDEX file_expiry ON file (keep_until);
+CREATE UNIQUE INDEX file_kept ON file (project, digest) WHERE state = 'kept';
+CREATE TABLE file_sum ( project TEXT PRIMARY KEY, bytes INTEGER NOT NULL );
 CREATE TABLE idempotency ( key TEXT PRIMARY KEY, digest TEXT NOT NULL, answer TEXT NOT NULL, created_at INTEGER NOT NULL ) STRICT, WITHOUT ROWID;
 CREATE TABLE job ( id TEXT PRIMARY KEY, project TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, shard INTEGER NOT NULL, set_name TEXT NOT NULL, created_by TEXT NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, enabled INTEGER NOT NULL, paused INTEGER NOT NULL DEFAULT 0, paused_by TEXT NOT NULL DEFAULT '', paused_until INTEGER, finished_at INTEGER, deleted_at INTEGER, expected_seconds REAL, stuck_since INTEGER ) STRICT, WITHOUT ROWID;
 CREATE INDEX job_creator ON job (created_by, project, name) WHERE deleted_at IS NULL;

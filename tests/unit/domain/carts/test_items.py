@@ -212,7 +212,7 @@ def test_every_bad_item_in_json_is_told_with_its_line() -> None:
         '1  unknown key "wiht" in item',
         "2  item must be a mapping, not 7",
         '3  item has no "key"',
-        "4  x must be text, a number, true or false, not a list",
+        "4  x must be text, a number, true or false, or a file, not a list",
         "5  not valid JSON: Expecting ',' delimiter",
         '6  not valid JSON: key "key" is there twice',
         "7  not valid JSON: nested too deeply",
@@ -247,7 +247,7 @@ def test_inputs_are_compared_with_the_job_that_the_item_names() -> None:
     assert errors_in(text, JSON, demands(upgrade(), other)) == [
         '2  job other has no input "siez" — did you mean "size"?',
         '2  input "size" must be given',
-        "5  host must be text, a number, true or false, not a list",
+        "5  host must be text, a number, true or false, or a file, not a list",
     ]
 
 

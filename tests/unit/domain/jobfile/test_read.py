@@ -63,6 +63,8 @@ jobs:
       - run: ./report.sh
 """
 
+_DIGEST = f"sha256:{'0' * 64}"
+
 
 def test_the_short_file_is_read_without_a_word() -> None:
     file = read_file(TWO_JOBS, name="jobs")
@@ -98,10 +100,8 @@ def test_full_file_is_refused_only_for_what_comes_later() -> None:
 
     assert all("is not available in this version of Rota" in it.message for it in problems)
     assert [it.path.removeprefix("jobs[0].") for it in problems] == [
-        "source.git",
         "secrets",
         "steps[1].secrets",
-        "steps[2].artifacts",
         "lease",
         "stalled_after",
         "notify",
@@ -218,7 +218,13 @@ def test_misshapen_file_is_refused(text: str, message: str) -> None:
         ({"type": "http"}, 'type "http" is not available in this version of Rota'),
         ({"type": "shel"}, 'did you mean "shell"?'),
         ({"isolation": "sandbx"}, 'did you mean "sandbox"?'),
-        ({"source": {"path": "relative"}}, 'path must be an absolute path, not "relative"'),
+        ({"source": {"path": "app"}}, 'path "app" is beside the job file, where only the command'),
+        ({"source": {"path": "/a", "git": "https://x.example/y"}}, "the code comes from one place"),
+        ({"source": {"upload": "sha256:0"}}, "digest must be sha256: and 64 hexadecimal digits"),
+        ({"source": {"upload": {"digest": _DIGEST, "name": "../a"}}}, "name must be the name of a"),
+        ({"source": {"upload": {"digest": _DIGEST, "name": ".."}}}, "name must be the name of a"),
+        ({"source": {"git": "a b"}}, "url must be the address of a Git repository"),
+        ({"source": {"git": {"url": "https://x.example/y", "ref": "-x"}}}, "ref must be a branch"),
         ({"env": {"1A": "x"}}, 'env name "1A" must be letters, digits and underscores'),
         ({"env": {"A": None}}, "A must be text, not nothing"),
         ({"env": ["A=1"]}, "env must be a mapping, not a list"),
@@ -243,7 +249,7 @@ def test_misshapen_file_is_refused(text: str, message: str) -> None:
         ({"retry": {"when": ["lost"]}}, "when[0] must be failed or timed_out"),
         ({"retry": 0}, "retry must be a whole number from 1 to 1,000, not 0"),
         ({"retry": True}, "retry must be a whole number or a mapping, not true"),
-        ({"inputs": {"a": {"type": "file"}}}, 'type "file" is not available'),
+        ({"inputs": {"a": {"type": "file", "default": "b"}}}, "a file has no default"),
         ({"inputs": {"a": {"default": [1]}}}, "default must be text, a number, true or false"),
         ({"misfire": {"policy": "lst"}}, 'did you mean "last"?'),
     ],
