@@ -92,6 +92,7 @@ class GitServer:
     """`git http-backend` behind a small HTTP server."""
 
     folder: Path
+    address: str
     port: int
     scheme: str = "http"
     passwords: dict[str, str] = field(default_factory=dict)  # `user:password` by first folder
@@ -102,7 +103,7 @@ class GitServer:
 
     @property
     def site(self) -> str:
-        return f"{self.scheme}://127.0.0.1:{self.port}"
+        return f"{self.scheme}://{self.address}:{self.port}"
 
     def url(self, repository: Repository) -> str:
         return f"{self.site}/{repository.bare.relative_to(self.folder)}"
@@ -121,10 +122,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None: ...
 
-    def do_GET(self) -> None:  # noqa: N802 (the library's name)
+    def do_GET(self) -> None:
         self._answer(b"")
 
-    def do_POST(self) -> None:  # noqa: N802 (the library's name)
+    def do_POST(self) -> None:
         self._answer(self._body())
 
     def _body(self) -> bytes:
@@ -191,17 +192,19 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def git_server(folder: Path, certificate: Certificate | None = None) -> Iterator[GitServer]:
-    """Serve the repositories of a folder on a port of loopback."""
+def git_server(
+    folder: Path, certificate: Certificate | None = None, address: str = "127.0.0.1"
+) -> Iterator[GitServer]:
+    """Serve the repositories of a folder on a port of loopback, or of another address."""
     handler = type("Handler", (_Handler,), {})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = ThreadingHTTPServer((address, 0), handler)
     server.daemon_threads = False
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate.certificate, certificate.key)
         server.socket = context.wrap_socket(server.socket, server_side=True)
     scheme = "http" if certificate is None else "https"
-    git = GitServer(folder, server.server_address[1], scheme)
+    git = GitServer(folder, address, server.server_address[1], scheme)
     handler.of = git
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()

@@ -47,9 +47,7 @@ class Worker:
         usual = GitWish(url, str(self.mirror), allows_http=True, opened=NEAR)
         return replace(usual, **fields)  # type: ignore[arg-type]
 
-    def fetch(
-        self, url: str, bounds: Bounds = BOUNDS, **fields: object
-    ) -> tuple[Path, str]:
+    def fetch(self, url: str, bounds: Bounds = BOUNDS, **fields: object) -> tuple[Path, str]:
         folder = self.top / f"job{next(self.numbers)}"
         folder.mkdir()
         return folder, git.fetch(self.wish(url, **fields), str(folder), bounds)
@@ -184,9 +182,7 @@ class TestCredentials:
         watching = threading.Thread(target=watch_processes, args=(seen, is_over))
         watching.start()
 
-        folder, found = worker.fetch(
-            server.url(app), login=replace(self.LOGIN, origin=server.site)
-        )
+        folder, found = worker.fetch(server.url(app), login=replace(self.LOGIN, origin=server.site))
         is_over.set()
         watching.join()
 
@@ -231,9 +227,9 @@ class TestCredentials:
 
 
 def watch_processes(seen: list[bytes], is_over: threading.Event) -> None:
-    """Note the arguments and variables of all processes of git, as all on the machine see them."""
+    """Note arguments and variables of all processes of git, as all on the machine see them."""
     while not is_over.is_set():
-        for pid in os.listdir("/proc"):
+        for pid in (path.name for path in Path("/proc").iterdir()):
             if pid.isdecimal():
                 try:
                     command = Path("/proc", pid, "cmdline").read_bytes()
@@ -325,9 +321,7 @@ class TestAddresses:
 
 
 class TestSubmodules:
-    def test_only_when_asked(
-        self, worker: Worker, server: GitServer, app: Repository
-    ) -> None:
+    def test_only_when_asked(self, worker: Worker, server: GitServer, app: Repository) -> None:
         library = Repository.make(server.folder, "library")
         below = library.commit({"b": "1"})
         app.add_submodule("lib/one", "../library.git", below)
@@ -452,7 +446,7 @@ class TestHostileRepositories:
         home, mark = tmp_path / "home", tmp_path / "executed"
         home.mkdir()
         (home / ".gitconfig").write_text(
-            f"[core]\n\tfsmonitor = touch {mark}\n[url \"http://127.0.0.1:1/\"]\n\tinsteadOf = http://\n"
+            f'[core]\n\tfsmonitor = touch {mark}\n[url "http://127.0.0.1:1/"]\n\tinsteadOf = http://\n'
         )
         monkeypatch.setenv("HOME", str(home))
         monkeypatch.setenv("GIT_EXEC_PATH", str(tmp_path))
@@ -471,7 +465,11 @@ class TestHostileRepositories:
             kind = f"100644 blob {blob}" if not tree else f"040000 tree {tree}"
             lines = "".join(f"{kind}\tf{number}\n" for number in range(32))
             done = subprocess.run(
-                ["git", "mktree"], cwd=app.tree, input=lines.encode(), capture_output=True, check=True
+                ["git", "mktree"],
+                cwd=app.tree,
+                input=lines.encode(),
+                capture_output=True,
+                check=True,
             )
             tree = done.stdout.decode().strip()
         commit = app.run("commit-tree", "-m", "bomb", tree)
