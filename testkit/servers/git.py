@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import TCPServer
 
 from testkit.certificates import Certificate
 from testkit.servers.ports import free_ports
@@ -191,14 +192,22 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(status, headers, content)
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = False
+
+    def server_bind(self) -> None:
+        """Bind without asking resolvers what this machine is called."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
+
 @contextmanager
 def git_server(
     folder: Path, certificate: Certificate | None = None, address: str = "127.0.0.1"
 ) -> Iterator[GitServer]:
     """Serve the repositories of a folder on a port of loopback, or of another address."""
     handler = type("Handler", (_Handler,), {})
-    server = ThreadingHTTPServer((address, 0), handler)
-    server.daemon_threads = False
+    server = _Server((address, 0), handler)
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate.certificate, certificate.key)

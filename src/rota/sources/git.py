@@ -619,6 +619,9 @@ def _environment(settings: Mapping[str, str], variables: Mapping[str, str]) -> d
         "GIT_ASKPASS": "",
         "SSH_ASKPASS": "",
         "GIT_OPTIONAL_LOCKS": "0",
+        # Without a name git makes one up for its reflog, and asks resolvers for this machine's.
+        **{f"GIT_{who}_NAME": "rota" for who in ("AUTHOR", "COMMITTER")},
+        **{f"GIT_{who}_EMAIL": "rota@localhost" for who in ("AUTHOR", "COMMITTER")},
         "GIT_CONFIG_COUNT": str(len(settings)),
         **numbered,
         **variables,
