@@ -52,7 +52,13 @@ from rota.server.scheduler.carts import CartKeeper, DueTemplates
 from rota.server.scheduler.releaser import Follower, KeyKeeper, Releaser, Sweeper, WorkerWatch
 from rota.server.scheduler.shards import HeldShards, ShardKeeper
 from rota.server.scheduler.timekeeper import Timekeeper, TimekeeperConfig, grace_of
-from rota.server.scheduler.watches import CongestionWatch, LeaseReaper, Rewrapper, StartPredictor
+from rota.server.scheduler.watches import (
+    CongestionWatch,
+    FileCollector,
+    LeaseReaper,
+    Rewrapper,
+    StartPredictor,
+)
 from rota.store.store import SqlStore
 
 
@@ -90,6 +96,7 @@ class Roles:
             CongestionWatch(self._engine, self._clock, self._held),
             StartPredictor(self._engine, self._clock, self._held),
             Rewrapper(self._engine, self._clock, self._held),
+            FileCollector(self._engine, self._clock, self._held),
         ]
 
     def _punctuality(self) -> TimekeeperConfig:

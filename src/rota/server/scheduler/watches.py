@@ -1,4 +1,4 @@
-"""Slow loops: expired worker leases, congested jobs, start predictions, older keys of the ring."""
+"""Slow loops: expired leases, congested jobs, predictions, older keys of the ring, unused files."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import structlog
 
 from rota.domain.ids import SessionId
 from rota.domain.lease import Sight, is_silent, look_at
+from rota.operations import files
 from rota.operations.engine import Engine
 from rota.operations.forecasts import predict_starts
 from rota.operations.key_ring import rewrap_some
@@ -176,3 +177,40 @@ class Rewrapper:
 
 
 _PUT_BACK = "these people are not refreshed; put a missing key back below the others of the ring"
+
+
+@dataclass(frozen=True, slots=True)
+class FileCollectorConfig:
+    interval: timedelta = timedelta(minutes=1)  # between two looks; a batch that was full goes on
+    batch_size: int = 500  # files or artifacts in one step
+
+
+class FileCollector:
+    """Deletes files that nothing refers to any more, and artifacts whose time is over."""
+
+    name = "file collector"
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        shards: HeldShards,
+        config: FileCollectorConfig | None = None,
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._shards = shards
+        self._config = config or FileCollectorConfig()
+
+    async def run_once(self) -> int:
+        """Do a batch of each; return how many were deleted, at most that of one batch."""
+        if not self._shards.is_leading:
+            return 0
+        artifacts = await self._engine.store.forget_artifacts(self._config.batch_size)
+        collected = await files.collect(self._engine, self._config.batch_size)
+        return max(artifacts, collected)
+
+    async def run(self) -> None:
+        while True:
+            if await self.run_once() < self._config.batch_size:
+                await self._clock.sleep(self._config.interval)
