@@ -12,8 +12,8 @@ WHERE id = :id AND state = 'CLAIMED' AND attempt = :attempt AND session = :sessi
 
 -- name: note_commits
 -- What the code of runs was fetched at; the first one stays.
--- many: source_commit text, id text, attempt integer, session text
-UPDATE run SET source_commit = :source_commit
+-- many: fetched text, id text, attempt integer, session text
+UPDATE run SET source_commit = :fetched
 WHERE id = :id AND attempt = :attempt AND session = :session AND state IN ('CLAIMED', 'PROCESSING')
     AND source_commit IS NULL;
 

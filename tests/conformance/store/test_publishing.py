@@ -43,7 +43,7 @@ from rota.ports.queue import (
 )
 from rota.ports.records import NewRun, NewToken, Rearmed, StoredChunk
 from rota.ports.store import Store
-from rota.ports.work import ChunkMeta, Progress, StepNote, Work
+from rota.ports.work import ChunkMeta, Progress, SourceCommit, StepNote, Work
 from rota.queue.local import LocalQueue
 from rota.store.script import LookAgain, Many, Script
 from rota.store.store import SqlStore
@@ -202,6 +202,12 @@ async def record_progress(scene: Scene) -> Act:
     worker, work = await claimed(scene)
     progress = Progress(work.run, work.number, 1, 2, "")
     return lambda: scene.store.record_progress(worker, [progress])
+
+
+async def note_commits(scene: Scene) -> Act:
+    worker, work = await claimed(scene)
+    commit = SourceCommit(work.run, work.number, "a" * 40)
+    return lambda: scene.store.note_commits(worker, [commit])
 
 
 async def tell_notes(scene: Scene) -> Act:
@@ -592,6 +598,7 @@ WRITES: dict[Callable[[Scene], Awaitable[Act]], set[str]] = {
     cancel: {CANCELLED, EVENTS},
     resolve: {TIMES, EVENTS},
     record_progress: set(),
+    note_commits: set(),
     tell_notes: set(),
     forget_notes: set(),
     hold_run: {EVENTS},

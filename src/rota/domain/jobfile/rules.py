@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 from rota.domain.errors import Invalid, Problem, did_you_mean, quoted, shown
 from rota.domain.jobfile.build import Document, build_schedule
 from rota.domain.jobfile.files import FileValue, check_source, is_file
-from rota.domain.jobfile.formats import check_code, check_short_form
+from rota.domain.jobfile.formats import SHORT, check_code, check_short_form
 from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.sections import MAX_ENV_BYTES, InputValue
 from rota.domain.jobfile.text import At, Report, UnusableNumber, refuse_repeated, resolve
@@ -221,7 +221,8 @@ def _check_type(document: Document, written: Mapping[str, object], at: At) -> No
     needed, foreign = ("function", "steps") if kind == JobType.PYTHON else ("steps", "function")
     # What only containers have is refused by a rule of its own: one fault is reported once.
     may_lack = stated_wall(document) is Isolation.CONTAINER or {"image", "command"} & written.keys()
-    is_found = needed in document or bool(may_lack) or written.get("url") is not None
+    is_short = bool(set(SHORT) & written.keys())
+    is_found = needed in document or bool(may_lack) or is_short
     if written.get(needed) is None and (kind == JobType.PYTHON or not is_found):
         at.refuse(f'{at.scope} has no "{needed}", which type {kind} needs')
     if written.get(foreign) is not None:
