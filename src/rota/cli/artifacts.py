@@ -61,7 +61,12 @@ def download(
     /,
     *,
     to: Annotated[
-        str, Parameter(metavar="DIR", help="Where to; - is standard output. Default: here.")
+        str,
+        Parameter(
+            metavar="DIR",
+            help="Where to; - is standard output. Default: here.",
+            allow_leading_hyphen=True,
+        ),
     ] = ".",
     attempt: Attempt = None,
     overwrite: Annotated[bool, Parameter(help="Replace files that are there.")] = False,

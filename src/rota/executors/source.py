@@ -36,7 +36,7 @@ from rota.executors.work_folder import Pipes
 from rota.ports.clock import Clock
 from rota.ports.executor import Confinement, Exit, Files, Process, Spawner
 from rota.ports.work import Fence
-from rota.sources.git import size_of
+from rota.sources.calls import size_of
 from rota.sources.packed import program
 from rota.sources.wish import (
     INPUT,

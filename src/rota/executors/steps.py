@@ -41,6 +41,7 @@ from rota.ports.work import RUNNING, Fence, Outcome, StepOutcome
 
 log = structlog.get_logger()
 
+_KEPT_AT_ONCE = 4  # artifacts of a step
 _PROGRESS_INTERVAL = timedelta(seconds=1)
 SOURCE_STEP = Step("source", ())  # which executors carry out themselves
 
@@ -298,8 +299,15 @@ class StepExecutor(ABC):
         path = attempt.assignment.spec.path
         top = Path(path) if path else attempt.folder.path
         found = await asyncio.to_thread(artifacts.find, top, declared)
-        for path in found.paths:
-            if why := await self._keep(attempt, number, top, path):
+        places = asyncio.Semaphore(_KEPT_AT_ONCE)
+
+        async def keep(path: str) -> str:
+            async with places:
+                return await self._keep(attempt, number, top, path)
+
+        reasons = await asyncio.gather(*map(keep, found.paths))
+        for path, why in zip(found.paths, reasons, strict=True):
+            if why:
                 found.leave(path, why)
         for remark in found.remarks():
             self._remark(attempt, number, remark)

@@ -14,7 +14,6 @@ import structlog
 
 from rota.contracts import worker_pb2 as pb
 from rota.domain.errors import Conflict, Denied, Invalid, NotFound, RotaError, Unavailable
-from rota.domain.git import COMMIT
 from rota.domain.output import INLINE_LIMIT
 from rota.domain.spec import JobSpec
 from rota.link import grpc_checks as checks
@@ -47,7 +46,6 @@ from rota.ports.work import (
     Refused,
     Report,
     ReportAnswer,
-    SourceCommit,
     SpecEntry,
     Start,
     StartAnswer,
@@ -94,10 +92,10 @@ def fences_message(fences: Iterable[Fence]) -> pb.Fences:
 
 
 def fences_from(message: pb.Fences, most: int = _MAX_HELD) -> tuple[Fence, ...]:
-    return tuple(map(Fence, *_fences(message, "fences", most)))
+    return tuple(map(Fence, *fence_columns(message, "fences", most)))
 
 
-def _fences(
+def fence_columns(
     message: pb.Fences | pb.Starts | pb.Ends | pb.Commits, what: str, most: int
 ) -> tuple[list[str], list[int]]:
     """Return the two columns that name attempts."""
@@ -281,7 +279,7 @@ def starts_message(starts: Sequence[Start]) -> pb.Starts:
 
 
 def starts_from(message: pb.Starts) -> list[Start]:
-    runs, numbers = _fences(message, "starts", MAX_ITEMS)
+    runs, numbers = fence_columns(message, "starts", MAX_ITEMS)
     started_at = checks.instants(list(message.started_at), runs, "started_at")
     return list(map(Start, runs, numbers, started_at))
 
@@ -327,7 +325,7 @@ def report_from(message: pb.Report) -> Report:
 
 
 def _ends_from(message: pb.Ends) -> EndBatch:
-    runs, numbers = _fences(message, "ends", MAX_ITEMS)
+    runs, numbers = fence_columns(message, "ends", MAX_ITEMS)
     outputs = checks.positions(dict(message.outputs_json), runs, "outputs_json")
     for text in outputs.values():
         checks.json(text, MAX_OUTPUTS, "outputs_json")
@@ -539,24 +537,6 @@ def _dispatch_message(dispatch: Dispatch) -> pb.Dispatch:
         specs=[_spec_message(entry) for entry in dispatch.specs],
         commits=batch.commits,
     )
-
-
-def commits_message(commits: Sequence[SourceCommit]) -> pb.Commits:
-    return pb.Commits(
-        runs=[each.run for each in commits],
-        fences=[each.number for each in commits],
-        commits=[each.commit for each in commits],
-    )
-
-
-def commits_from(message: pb.Commits) -> tuple[SourceCommit, ...]:
-    runs, numbers = _fences(message, "commits", MAX_ITEMS)
-    commits = list(message.commits)
-    if len(commits) != len(runs):
-        raise checks.bad(f"commits: {len(commits):,} values for {len(runs):,} runs")
-    if not all(map(COMMIT.fullmatch, commits)):
-        raise checks.bad("a commit is 40 or 64 hexadecimal digits")
-    return tuple(map(SourceCommit, runs, numbers, commits))
 
 
 def order_from(message: pb.FromServer) -> Order | None:

@@ -24,11 +24,12 @@ from rota.link.grpc_files import (
     blob_piece_message,
     blob_read_from,
     blob_written_message,
+    commits_from,
 )
 from rota.link.grpc_notes import note_from, progress_from
+from rota.link.parts import OUTDATED_WORKER
 from rota.ports.rpc import bearer_in, host_of_peer, rpc_status_of
 from rota.ports.work import (
-    OUTDATED_WORKER,
     Credential,
     CredentialDesk,
     WorkerDesk,
@@ -331,7 +332,7 @@ class _Conversation:
         return {"done": pb.Done()}
 
     async def _commits(self, message: pb.Commits) -> dict[str, Any]:
-        answer = await self._desk.commits(self._session, messages.commits_from(message))
+        answer = await self._desk.commits(self._session, commits_from(message))
         return {"report": messages.report_answer_message(answer)}
 
     async def _leave(self) -> dict[str, Any]:

@@ -25,11 +25,9 @@ from rota.domain.errors import (
     Unavailable,
     first_of,
 )
-from rota.link.parts import in_parts, in_requests
-from rota.ports.files import BlobPiece, BlobRead, BlobWritten
+from rota.link.parts import OUTDATED_SERVER, OUTDATED_WORKER, in_parts, in_requests
+from rota.ports.files import BlobPiece, BlobRead, BlobWritten, SourceCommit
 from rota.ports.work import (
-    OUTDATED_SERVER,
-    OUTDATED_WORKER,
     UNREADABLE,
     Beat,
     BeatAnswer,
@@ -42,7 +40,6 @@ from rota.ports.work import (
     Refused,
     Report,
     ReportAnswer,
-    SourceCommit,
     Start,
     StartAnswer,
     StepNote,

@@ -94,7 +94,8 @@ class Incoming:
         """Put the piece that is in memory, once there is room for it."""
         more = max(self.received - self.file.size, 0)
         _refuse_size(self.received)
-        await self.engine.store.grow_file(self.file, more, self.most)
+        if more or self._pieces:  # else it was reserved just now
+            await self.engine.store.grow_file(self.file, more, self.most)
         self.file = replace(self.file, size=self.file.size + more)
         await self.engine.blobs.put(_key(self.file, self._pieces), bytes(self._piece))
         self._pieces += 1

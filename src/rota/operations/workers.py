@@ -25,10 +25,9 @@ from rota.domain.run import AttemptResult, why_not_portable
 from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
 from rota.operations.engine import Engine
-from rota.ports.files import BLOB_READ, BLOB_WRITE
+from rota.ports.files import BLOB_READ, BLOB_WRITE, COMMITS
 from rota.ports.records import Finished, Session
 from rota.ports.work import (
-    COMMITS,
     CREDENTIAL,
     MAX_LAST_LINE,
     STEPS,

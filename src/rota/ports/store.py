@@ -71,16 +71,7 @@ from rota.ports.records import (
     SubmittedBackfill,
     SubmittedRun,
 )
-from rota.ports.work import (
-    Fence,
-    Hello,
-    Progress,
-    Report,
-    SourceCommit,
-    Start,
-    StartAnswer,
-    StepNote,
-)
+from rota.ports.work import Fence, Hello, Progress, Report, Start, StartAnswer, StepNote
 
 
 class LimitStore(Protocol):
@@ -388,12 +379,6 @@ class RunStore(Protocol):
         self, session: SessionId, items: Sequence[Progress]
     ) -> tuple[Fence, ...]:
         """Record how far runs are; return those that the session has not leased (any more)."""
-        ...
-
-    async def note_commits(
-        self, session: SessionId, commits: Sequence[SourceCommit]
-    ) -> tuple[Fence, ...]:
-        """Keep what runs were fetched at, once; return those that the session has not leased."""
         ...
 
     async def tell_notes(self, session: SessionId, notes: Sequence[StepNote]) -> frozenset[Fence]:

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 import msgspec
 
 from rota.domain.errors import Unavailable
-from rota.domain.git import COMMIT
 from rota.domain.ids import micros
 from rota.domain.spec import JobSpec
 
 if TYPE_CHECKING:
-    from rota.ports.files import BlobPiece, BlobRead, BlobWritten
+    from rota.ports.files import BlobPiece, BlobRead, BlobWritten, SourceCommit
 
 ATTEMPT_BITS = 32  # of the number of a fence; above them is the store's incarnation
 MAX_NUMBER = 2**31 - 1  # of an attempt or a chunk: what every store can hold
@@ -43,16 +42,6 @@ MIN_INSTANT = micros(datetime.min.replace(tzinfo=UTC))  # of due times and deadl
 MAX_INSTANT = micros(datetime.max.replace(tzinfo=UTC))
 
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
-
-# Told when the other side speaks another version of the protocol.
-OUTDATED_WORKER = (
-    "this server is of a newer release: install that release on this worker, too"
-    " (docs/upgrading.md)"
-)
-OUTDATED_SERVER = (
-    "this server is of an older release, or none of Rota:"
-    " install this worker's release there first (docs/upgrading.md)"
-)
 
 # What a worker or a server may say: adapters refuse the rest when they read a message.
 Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_NUMBER)]
@@ -372,12 +361,6 @@ class Start(OfAttempt, frozen=True, array_like=True):
     started_at: Micros  # by the worker's estimate of the store's clock
 
 
-class SourceCommit(OfAttempt, frozen=True, array_like=True):
-    """Commit that the code of an attempt was fetched at: later ones at the run have the same."""
-
-    commit: Annotated[str, msgspec.Meta(pattern=f"^{COMMIT.pattern}$")]
-
-
 class Progress(OfAttempt, frozen=True, array_like=True):
     done: float
     total: float | None
@@ -509,7 +492,6 @@ class JoinWish(msgspec.Struct, frozen=True):
 
 
 CREDENTIAL = "credential"  # the optional request by which a worker asks for its next one
-COMMITS = "commits"  # the one by which it tells what it fetched
 STEPS = "steps"  # the one by which it sends notes
 RUNNING = "running"  # the result of a step that goes on
 

@@ -117,7 +117,8 @@ def _add(tar: tarfile.TarFile, folder: Path, path: Path) -> None:
         entry.type, entry.mode = tarfile.DIRTYPE, 0o755
         tar.addfile(entry)
     elif stat.S_ISLNK(status.st_mode):
-        entry.type, entry.linkname = tarfile.SYMTYPE, _inner_link(folder, path)
+        entry.type, entry.mode = tarfile.SYMTYPE, 0o644
+        entry.linkname = _inner_link(folder, path)
         tar.addfile(entry)
     elif stat.S_ISREG(status.st_mode):
         entry.size = status.st_size

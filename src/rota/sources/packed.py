@@ -17,6 +17,7 @@ _MODULES = (
     "domain/spec",
     "sources/__init__",
     "sources/__main__",
+    "sources/calls",
     "sources/git",
     "sources/unpack",
     "sources/wish",

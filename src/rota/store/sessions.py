@@ -16,8 +16,9 @@ from rota.domain.errors import Denied, NotFound
 from rota.domain.ids import SessionId, instant, new_session_id
 from rota.domain.policy import Bounds
 from rota.domain.states import RunState
+from rota.ports.files import SourceCommit
 from rota.ports.records import Heartbeat, Renewal, SeenPools, Session
-from rota.ports.work import Fence, Hello, OfAttempt, SourceCommit, Start, StartAnswer
+from rota.ports.work import Fence, Hello, OfAttempt, Start, StartAnswer
 from rota.store.ends import LEFT, MISLAID, UNTOLD, VANISHED, Loss, forget_lone_shapes, lose
 from rota.store.memory import used_by
 from rota.store.rows import bounds_from, duration, session_from, to_json

@@ -1,8 +1,8 @@
 """Files of attempts: fetched from the server and kept there, part by part.
 
 A stream that is cut is nobody's fault: what was answered stays answered, and the rest goes by the
-next one. Only one part is under way for a file, and one file is kept at a time: output and reports
-share the stream.
+next one. Only one part of a file is under way, and only a few files: output and reports share the
+stream.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from rota.ports.work import (
 
 T = TypeVar("T")
 
+_AT_ONCE = 4  # files that are kept
 _AGAIN = timedelta(milliseconds=500)
 _PATIENCE = timedelta(minutes=5)  # without any progress
 _STALE = "stale_attempt"
@@ -48,7 +49,7 @@ class LinkedFiles:
         self._link = link
         self._clock = clock
         self._patience = patience.total_seconds()
-        self._keeping = asyncio.Semaphore(1)
+        self._keeping = asyncio.Semaphore(_AT_ONCE)
 
     async def fetch(self, fence: Fence, digest: str, into: int) -> int:
         found = hashlib.sha256()

@@ -17,8 +17,8 @@ import structlog
 from rota.domain.errors import Conflict, NotFound, RotaError, Unavailable
 from rota.domain.lease import RENEWALS_PER_LEASE, guard_margin, renewal_interval
 from rota.ports.clock import Clock
+from rota.ports.files import COMMITS, SourceCommit
 from rota.ports.work import (
-    COMMITS,
     CREDENTIAL,
     STEPS,
     Cancel,
@@ -30,7 +30,6 @@ from rota.ports.work import (
     OutputChunk,
     Refused,
     ReportAnswer,
-    SourceCommit,
     Start,
     StartAnswer,
     Watch,

@@ -26,6 +26,7 @@ from rota.domain.states import RunState
 from rota.domain.walls import NEW_CLUSTER
 from rota.ports.carts import DueTemplate, MissedCarts, NewTemplate, PauseCart, TemplateChanges
 from rota.ports.credentials import NewCredential, NewJoinToken
+from rota.ports.files import SourceCommit
 from rota.ports.forecasts import PredictedStart
 from rota.ports.logins import DeviceGrant, LoginAttempt, Resealed, SealedValue, Told
 from rota.ports.projects import NewProject, PrincipalKind, PrincipalRef
@@ -43,7 +44,7 @@ from rota.ports.queue import (
 )
 from rota.ports.records import NewRun, NewToken, Rearmed, StoredChunk
 from rota.ports.store import Store
-from rota.ports.work import ChunkMeta, Progress, SourceCommit, StepNote, Work
+from rota.ports.work import ChunkMeta, Progress, StepNote, Work
 from rota.queue.local import LocalQueue
 from rota.store.script import LookAgain, Many, Script
 from rota.store.store import SqlStore

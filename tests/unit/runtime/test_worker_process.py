@@ -61,5 +61,6 @@ def test_a_worker_says_what_it_has_and_why_it_lacks_the_rest() -> None:
     assert told == {
         ("type", "shell"): "",
         ("type", "python"): "started without --app",
+        ("capability", "files"): "",
     }
     assert Offer("type", "python") in offers(has_app=True)

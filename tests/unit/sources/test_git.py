@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from rota.sources import git
+from rota.sources.calls import size_of
 from rota.sources.wish import Bounds, GitWish, Login, SourceRefused
 from testkit.certificates import make_certificate
 from testkit.servers.git import GitServer, Repository, git_server, ssh_server
@@ -496,7 +497,7 @@ class TestHostileRepositories:
         reason = worker.refused(server.url(app), Bounds(1024**2, 100))
 
         assert "is larger than 1 MiB" in reason
-        assert git.size_of(worker.mirror) < 3 * 1024**2
+        assert size_of(worker.mirror) < 3 * 1024**2
 
     @pytest.mark.parametrize(
         ("fields", "reason"),

@@ -57,7 +57,7 @@ SHORT_FORM = (
     Field(
         "task",
         Either(_TASK, ListOf(_TASK, most=20, least=1)),
-        "Beside `url`: what is done, in order; each becomes a step. "
+        "Beside `url`: what is done, a step each: "
         + "; ".join(f"{name}: {', '.join(tasks)}" for name, tasks in FORMATS.items() if tasks)
         + "; make: any target.",
         examples=("test", ["build", "test"]),

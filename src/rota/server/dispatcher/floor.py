@@ -20,7 +20,7 @@ from rota.operations import credentials, output, workers
 from rota.operations.engine import Engine
 from rota.operations.specs import Ref
 from rota.operations.worker_files import STALE_ATTEMPT, WorkerFiles
-from rota.ports.files import BlobPiece, BlobRead, BlobWritten
+from rota.ports.files import BlobPiece, BlobRead, BlobWritten, SourceCommit
 from rota.ports.queue import CANCELLED, FAVOURED, OUTPUT, WATCHED, Taker, Ticket
 from rota.ports.queue import output as output_topic
 from rota.ports.records import Claimed, Finished
@@ -37,7 +37,6 @@ from rota.ports.work import (
     Progress,
     Report,
     ReportAnswer,
-    SourceCommit,
     SpecEntry,
     Start,
     StartAnswer,

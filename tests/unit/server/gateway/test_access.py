@@ -39,7 +39,7 @@ CALLS = [
 UNENDING = "/api/v1/events/stream"
 NAMES = (
     *("job", "run", "cart", "template", "calendar", "worker", "token_id", "name", "share"),
-    *("principal", "handle"),
+    *("principal", "handle", "digest", "path"),
 )
 OF_NAMED = "/api/v1/projects/{name}"  # paths that name the project of the request themselves
 

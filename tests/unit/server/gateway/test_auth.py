@@ -29,6 +29,7 @@ from rota.server.gateway.auth import (
     READS,
     RESOLVES,
     TRIGGERS,
+    UPLOADS,
     Need,
     TrustedTokens,
     Where,
@@ -58,6 +59,8 @@ NEEDS = {  # all others are read by viewers of the project
     "POST /api/v1/jobs/{job}:enable": EDITS,
     "POST /api/v1/jobs/{job}:disable": EDITS,
     "POST /api/v1/submit_job": APPLIES,
+    "PUT /api/v1/uploads/{digest}": UPLOADS,
+    "GET /api/v1/uploads/{digest}": UPLOADS,
     "PUT /api/v1/calendars/{calendar}": EDITS,
     "DELETE /api/v1/calendars/{calendar}": EDITS,
     "PUT /api/v1/limits/{name}": EDITS,
@@ -151,7 +154,9 @@ async def asked(client: httpx.AsyncClient, call: tuple[str, APIRoute]) -> httpx.
     """What the call is answered when it names things that do not exist."""
     method, route = call
     names = ("job", "run", "cart", "template", "calendar", "worker", "token_id", "name", "share")
-    path = route.path_format.format(**dict.fromkeys((*names, "principal", "handle"), "nothing"))
+    path = route.path_format.format(
+        **dict.fromkeys((*names, "principal", "handle", "digest", "path"), "nothing")
+    )
     return await client.request(method, path)
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Retry
-from rota.ports.work import Fence, SourceCommit, Work
+from rota.ports.files import SourceCommit
+from rota.ports.work import Fence, Work
 from testkit.builders import Scene
 
 pytestmark = pytest.mark.anyio
