@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import resource
+import shutil
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +19,7 @@ from bench import processes
 
 QUIET_CORES = 0.2  # what others may use without disturbing a measurement
 
+_INSTALLER = Path(__file__).parents[1] / "tools" / "system_packages.py"
 _LOOK_SECONDS = 0.5
 _IDLE_COLUMNS = slice(3, 5)  # of the first line of /proc/stat: idle, iowait
 _ALL_COLUMNS = slice(0, 8)  # those after it are contained in user and nice
@@ -42,6 +46,12 @@ def facts() -> dict[str, str | int]:
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
     }
+
+
+def install(*commands: str) -> bool:
+    """Whether these commands are there now: where they are missing, root gets them from Debian."""
+    subprocess.run([sys.executable, _INSTALLER, *commands], check=True)
+    return all(map(shutil.which, commands))
 
 
 def read_cpu() -> CpuReading:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from bench.contest import wait_for
+from bench.machine import install
 from bench.peers import environment
 from testkit.servers.ports import free_ports
 
-_INSTALLER = Path(__file__).parents[1] / "tools" / "system_packages.py"
 _START_SECONDS = 20.0
 
 
 def install_redis() -> bool:
     """Whether there is one now: where it is missing, root gets it from Debian."""
-    subprocess.run([sys.executable, _INSTALLER, "redis-server"], check=True)
-    return shutil.which("redis-server") is not None
+    return install("redis-server")
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from bench import processes
 from bench.contest import Contestant, Figures, Plan, take_turns
 from bench.figures import Comparison, at_most_times
+from bench.machine import counted_as_own
 from bench.rota_up import Server, rota_up, temporary_home
 from bench.schedules import define_one
 from rota.domain.credentials import SecretKind, compose
@@ -88,7 +89,7 @@ def run(plan: Plan) -> list[Comparison]:
     with temporary_home() as home:
         print(f"   {crowd.tokens:,} tokens, {crowd.projects:,} projects …", flush=True)
         asyncio.run(fill(home.store, crowd))
-        with rota_up(home, slots=1) as server:
+        with rota_up(home, slots=1) as server, counted_as_own(lambda: server.pid):
             results = take_turns(
                 [
                     Contestant(name, partial(_measure, server, crowd, calls, callers))

@@ -11,6 +11,7 @@ from typing import Any
 
 from bench.contest import Contestant, Figures, Plan, take_turns
 from bench.figures import Comparison, Goal, at_most
+from bench.machine import install
 from bench.rota_up import rota_up, temporary_home, wait_until_done
 from rota.sdk.client import Client
 
@@ -41,6 +42,8 @@ _WALLS: Mapping[str, _Wall] = {
 
 
 def run(plan: Plan) -> list[Comparison]:
+    if not install("bwrap", "slirp4netns"):
+        raise RuntimeError("no bubblewrap or no slirp4netns: the jobs would wait for ever")
     total = plan.pick(full=200, quick=10)
     contestants = [
         Contestant(name, partial(_measure, total, wall.fields)) for name, wall in _WALLS.items()

@@ -22,7 +22,6 @@ from rota.sdk.client import Client
 from rota.sdk.exchange import Call
 
 Attempt: TypeAlias = Annotated[int | None, Parameter(help="Only this attempt's.")]
-_STANDARD_OUTPUT = "-"
 
 _VIEW: ListView[Artifact] = ListView(
     columns=(
@@ -60,14 +59,8 @@ def download(
     ] = None,
     /,
     *,
-    to: Annotated[
-        str,
-        Parameter(
-            metavar="DIR",
-            help="Where to; - is standard output. Default: here.",
-            allow_leading_hyphen=True,
-        ),
-    ] = ".",
+    to: Annotated[str, Parameter(metavar="DIR", help="Where to. Default: here.")] = ".",
+    stdout: Annotated[bool, Parameter(help="Print one file instead.")] = False,
     attempt: Attempt = None,
     overwrite: Annotated[bool, Parameter(help="Replace files that are there.")] = False,
     remote: Remote = REMOTE,
@@ -84,7 +77,7 @@ def download(
             message = f"run {found} has no artifact {path}" if path else f"run {found} has none"
             hint = f"rota run artifacts {found}"
             raise CommandFailed(inert(message), code=Exit.NOT_FOUND, hint=hint)
-        if to == _STANDARD_OUTPUT:
+        if stdout:
             _print(client, wanted)
             return Exit.DONE
         for each in wanted:

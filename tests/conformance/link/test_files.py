@@ -61,7 +61,7 @@ async def taken(
         document["source"] = {"upload": {"digest": digest, "name": "code.sh"}}
     new = new_job("job", shop.scene.clock.instant)
     await shop.engine.store.save_jobs(
-        [replace(new, document={"name": "job", **document})], actor="ann"
+        [replace(new, document={"name": "job", **document})], removed=[], actor="ann"
     )
     welcome = await link.register(hello())
     await shop.scene.trigger(new.id, inputs=inputs)
@@ -181,7 +181,7 @@ class Cutting:
             raise Unavailable("not connected")
         return self, BOTH  # type: ignore[return-value]
 
-    async def read_blob(self, wish: BlobRead) -> BlobPiece:
+    async def read_blob(self, wish: BlobRead) -> Any:
         return await self._asked("read_blob", wish)
 
     async def write_blob(self, piece: BlobPiece) -> Any:
@@ -297,7 +297,7 @@ async def test_a_file_that_changes_while_it_is_read_is_not_kept(
             (tmp_path / "source").write_bytes(b"x" * 4 * PARCEL)
             return await link.write_blob(piece)
 
-    files = LinkedFiles(lambda: (Changing(), BOTH), SystemClock())  # type: ignore[arg-type,return-value]
+    files = LinkedFiles(lambda: (Changing(), BOTH), SystemClock())
     with pytest.raises(Invalid):
         await files.keep(work.fence, 0, "out/a", source)
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from rota.domain.errors import Conflict
-from rota.domain.ids import JobId, SessionId
+from rota.domain.ids import JobId, RunId, SessionId
 from rota.ports.files import ArtifactQuery, KeptFile, NewArtifact
 from rota.ports.records import NewJob
 from rota.ports.work import Fence, Work
@@ -41,7 +41,7 @@ async def held(scene: Scene, job: str = "job") -> tuple[SessionId, Work]:
 async def saved(scene: Scene, new: NewJob, digest: str) -> JobId:
     """Save a job whose code is an upload."""
     document = {**new.document, "source": {"upload": {"digest": digest}}}
-    await scene.store.save_jobs([replace(new, document=document)], actor="ann")
+    await scene.store.save_jobs([replace(new, document=document)], removed=[], actor="ann")
     return new.id
 
 
@@ -201,7 +201,7 @@ class TestArtifacts:
 
         await kept(scene, file(), artifact(worker, work.fence, "dist/a.txt"))
 
-        [found] = await scene.store.artifacts(ArtifactQuery(work.run))
+        [found] = await scene.store.artifacts(ArtifactQuery(RunId(work.run)))
         assert (found.attempt, found.step, found.path) == (1, 0, "dist/a.txt")
         assert (found.digest, found.size) == (ONE, 10)
         assert found.keep_until - found.kept_at == timedelta(days=3)
@@ -217,7 +217,7 @@ class TestArtifacts:
                 await scene.store.finish_file(file(), use)
             assert refused.value.code == "stale_attempt"
 
-        assert await scene.store.artifacts(ArtifactQuery(work.run)) == []
+        assert await scene.store.artifacts(ArtifactQuery(RunId(work.run))) == []
         assert await scene.store.held_attempt(other, work.fence) is None
 
     async def test_an_attempt_that_ended_keeps_nothing_more(self, scene: Scene) -> None:
@@ -233,9 +233,9 @@ class TestArtifacts:
             digest = f"sha256:{number}" + "0" * 63
             await kept(scene, file(number, digest=digest), artifact(worker, work.fence, path))
 
-        first = await scene.store.artifacts(ArtifactQuery(work.run, limit=2))
+        first = await scene.store.artifacts(ArtifactQuery(RunId(work.run), limit=2))
         after = (first[-1].attempt, first[-1].step, first[-1].path)
-        rest = await scene.store.artifacts(ArtifactQuery(work.run, after=after))
+        rest = await scene.store.artifacts(ArtifactQuery(RunId(work.run), after=after))
 
         assert [each.path for each in first] == ["a", "b"]
         assert [each.path for each in rest] == ["c"]
@@ -250,4 +250,4 @@ class TestArtifacts:
         assert await scene.store.forget_artifacts(10) == 1
 
         assert [each.file.id for each in await scene.store.spent_files(10)] == ["f_1"]
-        assert await scene.store.artifacts(ArtifactQuery(work.run)) == []
+        assert await scene.store.artifacts(ArtifactQuery(RunId(work.run))) == []

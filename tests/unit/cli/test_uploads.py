@@ -110,7 +110,7 @@ def test_artifacts_are_listed_and_downloaded(rota: Console, server: Server) -> N
     listed = rota("run", "artifacts", "make", "-o", "name")
     ended = rota("run", "download", run, "--to", "out")
     one = rota("run", "download", run, "dist", "--to", "some")
-    printed = rota("run", "download", run, "log", "--to", "-")
+    printed = rota("run", "download", run, "log", "--stdout")
 
     assert listed.lines == ["dist/a.txt", "log"]
     assert (ended.code, one.code, printed.out) == (0, 0, "l")

@@ -47,14 +47,14 @@ class Server:
 class Attempt:
     """An attempt that prints, on a clock that moves when told."""
 
-    def __init__(self, folder: Path, log_limit: int = 1 << 40) -> None:
+    def __init__(self, folder: Path, log_limit: int = 1 << 40, *, may_ride: bool = True) -> None:
         self.now = 100.0
         self.server = Server()
         self.spool = OutputSpool(folder)
         self.spool.open()
         self._deliverer = OutputDeliverer(self.spool, self.server.take)
         times = OutputTimes(lambda: self.now, lambda: int(self.now * 1000))
-        self.output = AttemptOutput(log_limit, times, self.spool.outbox(FENCE))
+        self.output = AttemptOutput(log_limit, times, self.spool.outbox(FENCE), may_ride=may_ride)
 
     def prints(self, data: bytes, step: int = 0) -> None:
         self.output.feed(Stream.STDOUT, step, data)
@@ -277,3 +277,14 @@ async def test_the_limit_of_the_job_cuts_its_output(tmp_path: Path) -> None:
     assert finished.totals.truncated
     assert to_raw(finished.inline).startswith(b"a li\noutput cut here: log_limit 4B reached\n")
     assert b"stopped after 3s\n" in to_raw(finished.inline)
+
+
+async def test_where_all_output_goes_to_the_blob_store_a_line_is_a_chunk(tmp_path: Path) -> None:
+    attempt = Attempt(tmp_path / "spool", may_ride=False)
+    attempt.prints(LINE)
+
+    finished = attempt.output.finish()
+    await attempt.deliver()
+
+    assert finished.inline == b""
+    assert attempt.server.text == LINE

@@ -154,9 +154,8 @@ async def asked(client: httpx.AsyncClient, call: tuple[str, APIRoute]) -> httpx.
     """What the call is answered when it names things that do not exist."""
     method, route = call
     names = ("job", "run", "cart", "template", "calendar", "worker", "token_id", "name", "share")
-    path = route.path_format.format(
-        **dict.fromkeys((*names, "principal", "handle", "digest", "path"), "nothing")
-    )
+    others = ("principal", "handle", "digest", "path")
+    path = route.path_format.format(**dict.fromkeys((*names, *others), "nothing"))
     return await client.request(method, path)
 
 

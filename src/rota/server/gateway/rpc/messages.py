@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -282,9 +282,20 @@ def job_file_of_draft(draft: client_pb2.JobDraft) -> str:
                 job["source"] = {"path": draft.code.script.path}
         case "function":
             job |= {"type": "python", "function": draft.code.function}
+        case "git":
+            job |= _with_source("git", draft.code.git, ("url", "ref", "submodules", "credential"))
+        case "upload":
+            job |= _with_source("upload", draft.code.upload, ("digest", "name"))
         case _:
-            raise malformed("job.code: a script or a function is needed")
+            raise malformed("job.code: a script, a function, git or an upload is needed")
     return json.dumps({"jobs": [job]})
+
+
+def _with_source(kind: str, code: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of a job whose code is fetched; what is empty is left out."""
+    told = {name: getattr(code, name) for name in names if getattr(code, name)}
+    steps = [{"run": step} for step in code.steps]
+    return {"source": {kind: told}} | ({"steps": steps} if steps else {})
 
 
 def malformed(message: str) -> Invalid:

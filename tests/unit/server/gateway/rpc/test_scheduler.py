@@ -12,16 +12,19 @@ import pytest
 
 from rota.contracts import client_pb2 as pb
 from rota.domain.access import Role
+from rota.domain.jobfile.read import read_file
 from rota.domain.states import RunState
 from rota.operations import output
 from rota.operations.tokens import create_token
 from rota.ports.work import StepOutcome
 from rota.server.gateway.parsing import ParsingPool
+from rota.server.gateway.rpc.messages import job_file_of_draft
 from tests.unit.server.gateway.rpc.conftest import Calls, problem_of
 from tests.unit.server.gateway.served import job, job_file
 
 pytestmark = pytest.mark.anyio
 
+DIGEST = f"sha256:{'0' * 64}"
 FAR = "2099-01-01T00:00:00Z"
 
 
@@ -55,6 +58,49 @@ async def test_a_job_without_a_schedule_runs_at_once(calls: Calls) -> None:
     assert due.runs[0].state == pb.RUN_STATE_BLOCKED  # there is no worker
     again = await calls("TriggerJob", pb.TriggerJobRequest(job="now"))
     assert again.run.state == pb.RUN_STATE_BLOCKED
+
+
+@pytest.mark.parametrize(
+    ("code", "source", "steps"),
+    [
+        (
+            pb.CodeLocation(
+                git=pb.GitCode(url="https://git.example.org/a", ref="main", steps=["make"])
+            ),
+            {"git": {"url": "https://git.example.org/a", "ref": "main"}},
+            [{"run": "make"}],
+        ),
+        (
+            pb.CodeLocation(
+                upload=pb.UploadedCode(digest=DIGEST, name="app.tar.gz", steps=["./run"])
+            ),
+            {"upload": {"digest": DIGEST, "name": "app.tar.gz"}},
+            [{"run": "./run"}],
+        ),
+        (
+            pb.CodeLocation(upload=pb.UploadedCode(digest=DIGEST, name="tool")),
+            {"upload": {"digest": DIGEST, "name": "tool"}},
+            None,
+        ),
+    ],
+    ids=["git", "an archive", "a program"],
+)
+def test_code_that_is_fetched_is_a_source(
+    code: pb.CodeLocation, source: dict[str, object], steps: object
+) -> None:
+    [job] = json.loads(job_file_of_draft(pb.JobDraft(name="a", code=code)))["jobs"]
+
+    assert (job["source"], job.get("steps")) == (source, steps)
+    assert read_file(json.dumps({"jobs": [job]}), name="a").jobs[0].spec.steps
+
+
+async def test_an_upload_that_is_not_there_is_refused(calls: Calls) -> None:
+    code = pb.CodeLocation(upload=pb.UploadedCode(digest=DIGEST, name="tool"))
+
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await calls("SubmitJob", pb.SubmitJobRequest(job=pb.JobDraft(name="a", code=code)))
+
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_a_function_is_a_code_location_too(calls: Calls) -> None:
