@@ -26,6 +26,7 @@ from rota.domain.ids import micros
 from rota.domain.states import RunState
 from rota.operations.engine import Engine, ForecastCaches, KeptForecast
 from rota.operations.forecasts import Question, look_ahead
+from rota.operations.tenants import Sight
 from rota.ports.blobs import Blobs
 from rota.ports.carts import CartQuery
 from rota.ports.records import JobQuery, NewToken, RunQuery
@@ -43,6 +44,7 @@ from tests.budgets.test_budgets import postgres_server as postgres_server
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(180)]
 
 PROJECT, DEFAULT = "mine", "default"
+OWN = "own"  # has a pool that was given to it alone
 ISSUER = "https://login"
 OTHERS, EACH = 1_000, 100  # projects, and jobs and runs of each
 MANY = 20_000  # jobs of others in the same project
@@ -149,6 +151,13 @@ def looks(project: str) -> Mapping[str, Ask]:
     }
 
 
+async def forecast_of_members(store: Store) -> object:
+    """A forecast that nobody has asked for before, for members of a project with its own pool."""
+    engine = Engine(store, LocalQueue(), cast("Blobs", None))
+    sight = Sight(frozenset({OWN}))
+    return await look_ahead(engine, Question(OWN, length=timedelta(hours=1), sight=sight))
+
+
 MINE = ("my jobs", "my carts")
 LOOKS: dict[str, Ask] = {
     f"{name} of {project}": ask
@@ -161,6 +170,7 @@ LOOKS |= {
     "a token": lambda store: store.token_by_digest("digest mine"),
     "a session with groups": lambda store: store.token_by_digest("session mine"),
     "a project": lambda store: store.existing_projects([PROJECT]),
+    f"a forecast for members of {OWN}": forecast_of_members,
 }
 
 
@@ -200,6 +210,13 @@ async def fill_both(store: Store, clock: FakeTicker) -> None:
     scene = Scene(store, clock)
     for each in (await scene.in_project(PROJECT), scene):
         await fill(each)
+    own = await scene.in_project(OWN)
+    await store.give_pool(OWN, [OWN], actor="admin")
+    due = clock.instant + timedelta(minutes=5)
+    for number in range(10):
+        await own.trigger(await own.job(f"job-{number}", pool=OWN, next_at=due), 3)
+    worker = await own.worker("worker-own", slots=10, pool=OWN)
+    await own.finish(worker, (await own.claim(worker))[:5])
     await let_in(store)
 
 
@@ -307,7 +324,9 @@ def check_steps(alone: Found, crowd: Found, names: Iterable[str]) -> None:
     for name in names:
         statements, steps = crowd[name]
         assert statements == alone[name][0], name
-        assert steps <= alone[name][1] + 2 * VM_STEPS, (name, steps, alone[name][1])
+        # A forecast has many statements, each of which may find its place a step deeper.
+        most = alone[name][1] + max(2 * VM_STEPS, alone[name][1] // 50)
+        assert steps <= most, (name, steps, alone[name][1])
 
 
 async def test_a_member_reads_no_more_of_postgres_beside_a_thousand_projects(

@@ -322,3 +322,37 @@ def test_a_provider_that_is_away_ends_no_session_and_is_asked_again_when_it_is_b
     assert {*refused} <= {httpx.codes.SEE_OTHER, httpx.codes.SERVICE_UNAVAILABLE}
     assert pair.provider.requests_for("refresh_token") - before == 1
     assert pair.who(pair.logged_in("dan", server=0), 1) == "dan"
+
+
+# --- keys
+
+
+def test_keys_that_the_provider_has_changed_count_on_both_servers_and_end_sessions_on_the_other(
+    pair: Pair,
+) -> None:
+    there = pair.servers[1]
+    bob, dan = pair.logged_in("bob", server=0), pair.logged_in("dan", server=0)
+    former = pair.provider.access_token("dan")
+    assert [_may_call(server, former) for server in pair.servers] == [True, True]
+
+    pair.provider.rotate_keys()
+    claims = pair.provider.claims(
+        sub="dan", aud=CLIENT, events={LOGOUT_EVENT: {}}, groups=None, client_id=None
+    )
+    logout = {"logout_token": pair.provider.sign(claims, typ="logout+jwt")}
+    ended_at = boottime()
+    answer = httpx.post(f"{there.url}/auth/backchannel", data=logout, trust_env=False)
+
+    assert answer.status_code == httpx.codes.OK, answer.text
+    eventually(lambda: pair.who(dan, 0) is None)
+    assert boottime() - ended_at < WITHIN_SECONDS
+    assert pair.who(bob, 0) == "bob"
+    latter = pair.provider.access_token("dan")
+    assert [_may_call(server, latter) for server in pair.servers] == [True, True]
+    eventually(lambda: not any(_may_call(server, former) for server in pair.servers))
+    assert pair.who(pair.logged_in("dan", server=0), 1) == "dan"
+
+
+def _may_call(server: ServerNode, token: str) -> bool:
+    answer = httpx.get(f"{server.url}/api/v1/whoami", headers=bearer(token), trust_env=False)
+    return answer.status_code == httpx.codes.OK

@@ -255,6 +255,7 @@ def _unless_unlimited(value: object) -> object:
 
 
 _NOTHING = Said()
+_FIRST_PROJECT = "default"  # whose jobs were there before there was another
 
 
 @app.command
@@ -279,8 +280,9 @@ def create(
     def page(terminal: Terminal, project: Project) -> None:
         terminal.tell(inert(f"created project {project.name}: {_policy(project)}"))
         if closed:
-            shared = f"several projects use {', '.join(closed)}: no plain process may run there"
-            terminal.tell(inert(f"{shared}; give a pool to one: rota pool set POOL --project NAME"))
+            shared = f"several projects may use {', '.join(closed)} now: jobs without walls start"
+            keep = f"rota pool set {closed[0]} --project {_FIRST_PROJECT}"
+            terminal.tell(inert(f"{shared} nothing there any more; to keep it for one: {keep}"))
         hint = f"rota role grant PRINCIPAL admin --project {project.name}"
         terminal.tell(inert(f"give somebody a role in it: {hint}"))
 

@@ -6,16 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from cyclopts import App, Parameter
 
+from rota.api.answers import Page
 from rota.api.tokens import Caller, JoinToken, Token, WorkerToken
 from rota.cli import times
 from rota.cli.failures import errors_as_failures
-from rota.cli.options import DESTROYING, REMOTE, Destroying, Duration, Format, Remote
+from rota.cli.options import DESTROYING, REMOTE, AtMost, Destroying, Duration, Format, Remote
 from rota.cli.printing import Column, ListView, print_data, print_list, print_one
-from rota.cli.references import ask, ask_all
+from rota.cli.references import ask, ask_list
 from rota.cli.setup import load_settings
 from rota.cli.terminal import CommandFailed, Exit, Terminal, inert
 from rota.runtime import config, machine
@@ -25,7 +26,10 @@ from rota.sdk.errors import Denied
 from rota.sdk.exchange import Call
 
 _DEFAULT_PROJECT = "default"
+_MOST = 1_000  # tokens in one answer
 _INSTALLATION = "*"  # how a role in all projects is written
+
+T = TypeVar("T", Token, WorkerToken, JoinToken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,10 +222,10 @@ def create(
 
 
 @app.command(name="list")
-def list_(*, remote: Remote = REMOTE) -> None:
-    """List tokens; their secrets are not kept."""
+def list_(*, limit: AtMost = 100, remote: Remote = REMOTE) -> None:
+    """List tokens, newest first; their secrets are not kept."""
     with remote.connect() as client:
-        listing = ask_all(client, Client.list_tokens())
+        listing = ask_list(client, Client.list_tokens(), limit=limit)
     print_list(remote, listing, TOKENS)
 
 
@@ -264,12 +268,19 @@ def revoke_asked(
 
 def _refuse_invalid(client: Client, token: str) -> None:
     """Refuse a token that the server would refuse; it looks for one of any kind."""
-    known: list[Token | WorkerToken | JoinToken] = [*client.list_tokens().items]
+    if _is_among(client, Client.list_tokens(limit=_MOST), token):
+        return
     with suppress(Denied):  # an admin of a project has nothing to do with workers
-        known += client.list_worker_tokens().items
-        known += client.list_join_tokens().items
-    if not any(each.id == token and each.revoked_at is None for each in known):
-        raise CommandFailed(f"no valid token {token!r}", code=Exit.NOT_FOUND)
+        if _is_among(client, Client.list_worker_tokens(limit=_MOST), token):
+            return
+        if _is_among(client, Client.list_join_tokens(limit=_MOST), token):
+            return
+    raise CommandFailed(f"no valid token {token!r}", code=Exit.NOT_FOUND)
+
+
+def _is_among(client: Client, listed: Call[Page[T]], token: str) -> bool:
+    found = client.each(listed)
+    return any(each.id == token and each.revoked_at is None for each in found)
 
 
 def whoami(*, remote: Remote = REMOTE) -> None:

@@ -16,6 +16,7 @@ from rota.cli.options import (
     DESTROYING,
     REMOTE,
     WRITING,
+    AtMost,
     Destroying,
     Duration,
     Remote,
@@ -23,7 +24,7 @@ from rota.cli.options import (
     Writing,
 )
 from rota.cli.printing import Column, ListView, print_list, print_one, write_pairs, write_table
-from rota.cli.references import Answered, ask_all
+from rota.cli.references import Answered, ask_all, ask_list
 from rota.cli.terminal import CommandFailed, Exit, Terminal, inert
 from rota.cli.tokens import revoke_asked, show_once, state_of
 from rota.sdk.client import Client
@@ -72,10 +73,10 @@ def create(
 
 
 @token_app.command(name="list")
-def list_tokens(*, remote: Remote = REMOTE) -> None:
-    """List the tokens of workers; their secrets are not kept."""
+def list_tokens(*, limit: AtMost = 100, remote: Remote = REMOTE) -> None:
+    """List the tokens of workers, newest first; their secrets are not kept."""
     with remote.connect() as client:
-        listing = ask_all(client, Client.list_worker_tokens())
+        listing = ask_list(client, Client.list_worker_tokens(), limit=limit)
     print_list(remote, listing, TOKENS)
 
 
@@ -137,10 +138,10 @@ def create_join(
 
 
 @join_app.command(name="list")
-def list_join(*, remote: Remote = REMOTE) -> None:
-    """List join tokens; their secrets are not kept."""
+def list_join(*, limit: AtMost = 100, remote: Remote = REMOTE) -> None:
+    """List join tokens, newest first; their secrets are not kept."""
     with remote.connect() as client:
-        listing = ask_all(client, Client.list_join_tokens())
+        listing = ask_list(client, Client.list_join_tokens(), limit=limit)
     print_list(remote, listing, JOIN_TOKENS)
 
 

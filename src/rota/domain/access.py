@@ -194,6 +194,18 @@ def may_give_secret(giver: Rights, kind: str, scopes: Iterable[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class AbleAdmin:
+    """An admin of the installation who has a way to act as one."""
+
+    actor: str  # handle of whoever acts
+    bound: str  # of whoever has the role: the same, or a group of theirs
+
+    def stays(self, without: str, *, is_disabled: bool) -> bool:
+        """Return whether they still can, once this one has no role there, or is disabled."""
+        return self.bound != without and not (is_disabled and self.actor == without)
+
+
+@dataclass(frozen=True, slots=True)
 class TokenTerms:
     """What a token of a program is for."""
 

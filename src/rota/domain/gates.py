@@ -29,6 +29,7 @@ class Gate(StrEnum):
     CALENDAR = "calendar"
     PAUSE = "pause"
     POLICY = "policy"
+    POOL = "pool"
     HOLD = "hold"
     AFTER = "after"
     CART = "cart"
@@ -62,6 +63,7 @@ def gates_of(run: Run, own: Collection[str]) -> tuple[Gate, ...]:
         Gate.BACKFILL: run.backfill is not None,
         **{gate: gate in own for gate in KEY_GATES},
         **{it.gate: it.gate in own for it in CLOSINGS if it.gate is not Gate.PAUSE},
+        Gate.POOL: Gate.POOL in own,
     }
     return tuple(gate for gate in Gate if only_if.get(gate, True))
 
@@ -124,10 +126,11 @@ def _beyond_policy(job: ClosableJob, _: datetime) -> Reason | None:
     if not found:
         return None
     project, first = job.rules.project, found[0]
+    if first.pool:
+        key = closing_key(Gate.POLICY, job.job_id)  # which servers of the former release know
+        return Reason(Gate.POOL, first.message, key, action=first.action)
     message = f"the policy of project {project} does not let it start: {first.message}"
     action = f"rota project show {project}"
-    if first.pool:
-        message, action = first.message, f"rota pool set {first.pool} --project {project}"
     return closing_reason(Gate.POLICY, job, message, opens_at=None, action=action)
 
 

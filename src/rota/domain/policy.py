@@ -83,7 +83,8 @@ class Excess:
     path: tuple[str, ...]  # of the field in the job file: ("resources", "cpu")
     message: str
     hint: str = ""
-    pool: str = ""  # that is in the way; "": the policy is
+    pool: str = ""  # that is in the way, as who may use it has changed; "": the policy is
+    action: str = ""  # what may be done about the pool
 
 
 def excesses(bounds: Bounds, asked: RunRules) -> list[Excess]:
@@ -138,7 +139,7 @@ def _excesses(bounds: Bounds, asked: RunRules) -> Iterator[Excess]:
         yield from _of_concurrency(policy.max_concurrency, asked.max_concurrency)
     if excess := excess_of_priority(policy, asked.priority):
         yield excess
-    yield from _of_pool(bounds, asked.pool)
+    yield from _of_pool(bounds, asked)
     yield from _of_walls(bounds, asked)
     yield from _of_resources(policy.resources, asked)
     if policy.timeout is not None:
@@ -178,10 +179,12 @@ def _of_timeout(most: timedelta, asked: timedelta | None) -> Iterator[Excess]:
         yield Excess(("timeout",), message)
 
 
-def _of_pool(bounds: Bounds, pool: str) -> Iterator[Excess]:
-    allowed = bounds.policy.pools
+def _of_pool(bounds: Bounds, asked: RunRules) -> Iterator[Excess]:
+    allowed, pool = bounds.policy.pools, asked.pool
     if pool in bounds.barred:
-        yield Excess(("pool",), f"pool {pool} is not for this project")
+        what = f"name another pool, or let an admin give this one to {asked.project}, too"
+        action = f"{what}: rota pool list"
+        yield Excess(("pool",), f"pool {pool} was given to other projects", action, pool, action)
     elif allowed is not None and pool not in allowed:
         hint = f"allowed: {', '.join(allowed)}" if allowed else "no pool is allowed"
         yield Excess(("pool",), f"pool {pool} is not allowed", hint)
@@ -231,7 +234,8 @@ def _of_shared_pool(bounds: Bounds, asked: RunRules) -> Iterator[Excess]:
     what = "functions are plain processes, which" if asked.function else "plain processes"
     message = f"{what} may not run in pool {pool}: several projects use it"
     wall = "" if asked.function else "write isolation: sandbox; or "
-    yield Excess(("isolation",), message, f"{wall}an admin gives it to you alone: {command}", pool)
+    hint = f"{wall}an admin gives it to you alone: {command}"
+    yield Excess(("isolation",), message, hint, pool, command)
 
 
 def _networks(walls: Walls) -> set[str]:

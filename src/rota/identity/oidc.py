@@ -37,7 +37,7 @@ _WELL_KNOWN = "/.well-known/openid-configuration"
 _TIMEOUT_SECONDS = 5.0
 _MAX_BYTES = 256 * 1024
 _KEPT_SECONDS = 15 * 60.0  # keys and addresses; a key that was removed is trusted this long
-_LOOK_AGAIN_SECONDS = 60.0  # for a key that is not among them
+_LOOK_AGAIN_SECONDS = 60.0  # since the last time that a key was not among them
 _AWAY_SECONDS = 5.0  # before a provider that did not answer is asked again
 _SHOWN = 200  # characters of what the provider says about an error
 
@@ -79,6 +79,7 @@ class OidcProvider:
         self._published: _Published | None = None
         self._reading = asyncio.Lock()
         self._away_until = float("-inf")
+        self._looked_again_at = float("-inf")
 
     @property
     def rules(self) -> ProviderRules:
@@ -139,10 +140,14 @@ class OidcProvider:
     # --- what it publishes
 
     async def _keys(self, header: Header) -> list[KeySet]:
-        """Return the published keys that may have signed this; look again if there is none."""
+        """Return the published keys that may have signed this; look again if there is none.
+
+        At once, for a key that is new; but whoever makes up keys makes no flood of requests.
+        """
         published = await self._look()
         found = _keys_for(published, header)
-        if not found and self._monotonic() - published.read_at >= _LOOK_AGAIN_SECONDS:
+        if not found and self._monotonic() - self._looked_again_at >= _LOOK_AGAIN_SECONDS:
+            self._looked_again_at = self._monotonic()
             found = _keys_for(await self._look(newer_than=published), header)
         return found
 

@@ -20,7 +20,6 @@ from rota.operations.engine import Engine
 from rota.operations.tokens import authenticate_worker
 from rota.operations.wrong_secrets import WrongSecrets
 from rota.ports.credentials import NewCredential, NewJoinToken
-from rota.ports.records import Token
 from rota.ports.store import Store
 from rota.ports.work import Credential, Hello, JoinWish, WorkerIdentity
 
@@ -52,10 +51,6 @@ async def create_join_token(
     token = NewJoinToken(token_id, name, digest(secret), shown_part(secret), uses, lifetime, pool)
     await store.add_join_token(token, actor=actor)
     return token_id, secret
-
-
-async def list_join_tokens(engine: Engine) -> list[Token]:
-    return await engine.store.tokens("join")
 
 
 async def revoke_worker(engine: Engine, worker: str, *, actor: str) -> int:

@@ -71,6 +71,12 @@ class KeptForecast:
             self._slow_until = self.monotonic() + _LONGEST_KEPT
             return None
 
+    @property
+    def is_idle(self) -> bool:
+        """Return whether it has no forecast, and nobody waits for one."""
+        is_used = self._making.locked() or self.monotonic() < self._slow_until
+        return self._latest is None and not is_used
+
     def _is_fresh(self, ahead: timedelta) -> bool:
         return self.monotonic() < self._fresh_until and ahead <= self._ahead
 
@@ -138,6 +144,15 @@ class ForecastCaches:
 
     forecast: KeptForecast = field(default_factory=KeptForecast)  # the latest that was asked for
     shortages: ShortagesAhead = field(default_factory=ShortagesAhead)  # of the latest prediction
+    groups: dict[frozenset[str], KeptForecast] = field(default_factory=dict)  # by their projects
+
+    def of_group(self, projects: frozenset[str]) -> KeptForecast:
+        """Return the cache of the forecasts of these projects alone."""
+        if projects not in self.groups:
+            for idle in [key for key, kept in self.groups.items() if kept.is_idle]:
+                del self.groups[idle]
+            self.groups[projects] = KeptForecast(self.forecast.monotonic)
+        return self.groups[projects]
 
 
 @dataclass(frozen=True, slots=True)

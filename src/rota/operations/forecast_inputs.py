@@ -33,7 +33,7 @@ from rota.domain.shape import shape_of
 from rota.domain.simulation.model import SimWorker
 from rota.domain.spec import Overlap
 from rota.operations.engine import Engine
-from rota.ports.forecasts import ComingJob, OpenCart, OpenRun, TokensLeft
+from rota.ports.forecasts import ComingJob, OpenCart, OpenRun, PoolGroup, TokensLeft
 from rota.ports.records import Session
 
 MOST_JOBS = 20_000
@@ -44,7 +44,7 @@ _MOST_BUCKETS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Everything that the store knows about the time ahead, of all projects."""
+    """Everything that the store knows about the time ahead, of all projects or some."""
 
     now: datetime
     until: datetime
@@ -72,13 +72,21 @@ class Inputs:
         return len(self.jobs) >= MOST_JOBS or len(self.runs) >= _MOST_RUNS or waves >= _MOST_WAVES
 
 
-async def read_inputs(engine: Engine, until: datetime) -> Inputs:
-    """Read the inputs without locks: each part is as it was at its own moment."""
+async def read_inputs(engine: Engine, until: datetime, group: PoolGroup | None = None) -> Inputs:
+    """Read the inputs without locks: each part is as it was at its own moment.
+
+    With a group, only what is of its projects, and the workers that their runs can come to.
+    """
     store = engine.store
+    projects = None if group is None else group.projects
     now = await store.now()
-    jobs = await store.coming_jobs(until, MOST_JOBS)
-    runs = await store.open_runs(_MOST_RUNS)
-    carts = await store.open_carts(_MOST_WAVES)
+    jobs = await store.coming_jobs(until, MOST_JOBS, projects)
+    runs = await store.open_runs(_MOST_RUNS, projects)
+    carts = await store.open_carts(_MOST_WAVES, projects)
+    sessions = await store.sessions(alive_only=True)
+    if group is not None:
+        pools = group.pools | {run.pool for run in runs}
+        sessions = [session for session in sessions if session.pool in pools]
     ids = {job.id for job in jobs} | {run.job_id for run in runs} | {cart.job_id for cart in carts}
     return Inputs(
         now=now,
@@ -86,11 +94,11 @@ async def read_inputs(engine: Engine, until: datetime) -> Inputs:
         jobs=jobs,
         runs=runs,
         carts=carts,
-        sessions=await store.sessions(alive_only=True),
+        sessions=sessions,
         durations=await store.latest_durations(ids, remembered_runs(len(ids))),
         declarations=[each.declaration for each in await store.declarations()],
         tokens=await store.tokens_left(_MOST_BUCKETS),
-        completions=await store.completions(MOST_JOBS),
+        completions=await store.completions(MOST_JOBS, projects),
         weights={each.share: each.weight for each in await store.share_weights()},
         calendars=await _calendars(engine, jobs),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -46,11 +46,11 @@ from rota.domain.ids import JobId, RunId, instant, micros, scheduled_run_id
 from rota.domain.keys import SECOND
 from rota.domain.resources import SLOTS
 from rota.operations.definitions import find_job
-from rota.operations.engine import Engine
+from rota.operations.engine import Engine, KeptForecast
 from rota.operations.forecast_inputs import Inputs, read_inputs
 from rota.operations.forecast_program import assemble
 from rota.operations.tenants import EVERYTHING, Sight
-from rota.ports.forecasts import PredictedStart
+from rota.ports.forecasts import PoolGroup, PredictedStart
 
 _MOST_JOBS = 1_000
 _MOST_TIMES = 100  # of one job
@@ -69,21 +69,30 @@ class UpcomingJob:
     runs: Sequence[RunAhead]
 
 
-async def make_forecast(engine: Engine, ahead: timedelta) -> Forecast:
+async def make_forecast(
+    engine: Engine, ahead: timedelta, group: PoolGroup | None = None
+) -> Forecast:
     """Make a forecast from what is known now. Takes no lock, and does not block the event loop."""
     until = await engine.store.now() + ahead
-    forecast = await run_in_thread(forecast_from, await read_inputs(engine, until))
-    return replace(forecast, accuracy=await recent_accuracy(engine))
+    forecast = await run_in_thread(forecast_from, await read_inputs(engine, until, group))
+    projects = None if group is None else group.projects
+    return replace(forecast, accuracy=await recent_accuracy(engine, projects))
 
 
 async def upcoming_jobs(
-    engine: Engine, project: str, within: timedelta, created_by: str | None = None
+    engine: Engine,
+    project: str,
+    within: timedelta,
+    created_by: str | None = None,
+    *,
+    is_member: bool = False,
 ) -> tuple[Forecast, list[UpcomingJob]]:
     """Return the jobs of a project that are due within a time, by the first of their due times.
 
     At most 1,000 jobs with 100 due times each; of one user, those that this one made.
     """
-    forecast = await latest_forecast(engine, within)
+    caches = await forecasts_for(engine, project, is_member=is_member)
+    forecast = await caches.latest(within)
     due = [run for run in forecast.runs if _is_due(run, project, within.total_seconds())]
     if created_by is not None:
         due = [run for run in due if run.job.created_by == created_by]
@@ -106,9 +115,36 @@ async def run_in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
         gc.enable()
 
 
-async def latest_forecast(engine: Engine, ahead: timedelta) -> Forecast:
-    """Return a forecast, cached if it is fresh enough, that looks at least so far ahead."""
-    return await engine.ahead.forecast.get(ahead, lambda ahead: make_forecast(engine, ahead))
+@dataclass(frozen=True, slots=True)
+class Forecasts:
+    """Forecasts of all projects, or of those of a group."""
+
+    engine: Engine
+    group: PoolGroup | None = None
+
+    async def latest(self, ahead: timedelta) -> Forecast:
+        """Return a forecast, cached if it is fresh enough, that looks at least so far ahead."""
+        return await self._kept.get(ahead, self._make)
+
+    async def within(self, patience: timedelta, ahead: timedelta) -> Forecast | None:
+        """Return such a forecast within `patience`; None: it takes longer."""
+        return await self._kept.get_within(patience, ahead, self._make)
+
+    @property
+    def _kept(self) -> KeptForecast:
+        caches = self.engine.ahead
+        return caches.forecast if self.group is None else caches.of_group(self.group.projects)
+
+    async def _make(self, ahead: timedelta) -> Forecast:
+        return await make_forecast(self.engine, ahead, self.group)
+
+
+async def forecasts_for(engine: Engine, project: str, *, is_member: bool) -> Forecasts:
+    """Return the forecasts that tell a caller of a project.
+
+    For members of projects they are of what competes with its runs for workers; others see all.
+    """
+    return Forecasts(engine, await engine.store.pool_group(project) if is_member else None)
 
 
 def forecast_from(inputs: Inputs) -> Forecast:
@@ -205,14 +241,18 @@ async def look_ahead(engine: Engine, question: Question) -> Outlook:
         question = replace(question, job=job.name)
     now = await engine.store.now()
     begin, end = _window(question, now)
-    forecast = await latest_forecast(engine, end - now)
+    is_member = question.sight.projects is not None
+    forecasts = await forecasts_for(engine, question.project, is_member=is_member)
+    forecast = await forecasts.latest(end - now)
     return await run_in_thread(_outlook, forecast, question, (begin, end))
 
 
-async def recent_accuracy(engine: Engine) -> Accuracy | None:
+async def recent_accuracy(
+    engine: Engine, projects: Collection[str] | None = None
+) -> Accuracy | None:
     """Return how near the forecasts of the last day were; None: nothing of them has started."""
     since = await engine.store.now() - _COMPARED
-    return accuracy_of(await engine.store.predicted_starts(since, _MOST_COMPARED))
+    return accuracy_of(await engine.store.predicted_starts(since, _MOST_COMPARED, projects))
 
 
 def _window(question: Question, now: datetime) -> tuple[datetime, datetime]:

@@ -155,10 +155,13 @@ async def _person_of(engine: Engine, granted: Granted, *, nonce: str | None) -> 
 async def attend(engine: Engine, token: Token, session: LoginSession) -> bool:
     """Note that a session is used, and refresh what is known of the person when it is old.
 
-    Return whether its rights are to be looked up again. A provider that is away changes nothing.
+    Return whether its rights are to be looked up again. A provider that is away changes nothing,
+    nor does one that is gone from the settings: no other is asked about its people.
     """
     await _note_use(engine, token, session)
     if not session.is_refreshable or session.seen_at - session.refreshed_at <= _REFRESH_AFTER:
+        return False
+    if session.issuer != issuer_of(engine):
         return False
     has_changed = False
     # A terminal has all sessions of its person to ask by: one that is refused is gone.
@@ -175,6 +178,12 @@ async def attend(engine: Engine, token: Token, session: LoginSession) -> bool:
         else:
             return True
     return has_changed
+
+
+def issuer_of(engine: Engine) -> str:
+    """Return the issuer whose people log in; "": no provider is set up."""
+    provider = engine.logins.provider
+    return "" if provider is None else provider.rules.issuer
 
 
 async def _note_use(engine: Engine, token: Token, session: LoginSession) -> None:
@@ -242,9 +251,9 @@ async def person_calling(engine: Engine, access_token: str) -> FoundPerson:
 async def logout_address(engine: Engine, token_id: str, return_to: str) -> str:
     """Return where the browser goes to end the provider's session, too; "": nowhere."""
     provider, ring = engine.logins.provider, engine.key_ring
-    if provider is None:
+    issuer, sealed = await engine.store.id_token_of(token_id) or ("", None)
+    if provider is None or issuer not in ("", provider.rules.issuer):
         return ""
-    sealed = await engine.store.id_token_of(token_id)
     try:
         plain = ring.open(sealed, _context(token_id, "id")).decode() if ring and sealed else ""
         return await provider.logout_address(plain, return_to)

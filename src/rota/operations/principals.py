@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TypeAlias
 
 from rota.domain.access import INSTALLATION, Rights, Role
@@ -15,6 +14,7 @@ from rota.domain.spec import Isolation
 from rota.domain.walls import OfferKind
 from rota.operations.engine import Engine
 from rota.operations.key_ring import KeyUse, key_uses
+from rota.operations.logins import issuer_of
 from rota.ports.projects import (
     AWAITED,
     Binding,
@@ -23,11 +23,11 @@ from rota.ports.projects import (
     PrincipalKind,
     PrincipalRef,
 )
-from rota.ports.records import Token
 
 Who: TypeAlias = str | PrincipalRef  # a handle, or somebody as an issuer knows them
 
 _MOST = 1_000  # of what an issuer calls somebody
+_MOST_TOKENS = 100  # that advice names
 _MOST_JOBS = 1_000  # that are looked at to give advice
 _SHOWN = 5  # names of jobs
 _ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
@@ -85,12 +85,12 @@ async def grant_role(
             code="forbidden",
             hint="nobody can give more than they have: ask somebody with that role",
         )
-    return await engine.store.bind(who, scope, role, actor=actor)
+    return await engine.store.bind(who, scope, role, actor=actor, issuer=issuer_of(engine))
 
 
 async def revoke_role(engine: Engine, who: Who, scope: str, *, actor: str) -> None:
     """Take the role that somebody has in a project or in `*`."""
-    if not await engine.store.unbind(who, scope, actor=actor):
+    if not await engine.store.unbind(who, scope, actor=actor, issuer=issuer_of(engine)):
         where = "the installation" if scope == INSTALLATION else f"project {scope}"
         name = who if isinstance(who, str) else who.email or who.subject
         raise NotFound(
@@ -104,7 +104,9 @@ async def disable_principal(
     engine: Engine, handle: str, *, disabled: bool, actor: str
 ) -> Principal:
     """Let somebody do nothing any more, or again; their jobs go on: these are the project's."""
-    return await engine.store.disable_principal(handle, disabled=disabled, actor=actor)
+    return await engine.store.disable_principal(
+        handle, disabled=disabled, actor=actor, issuer=issuer_of(engine)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,8 @@ async def _about_walls(engine: Engine) -> list[Advice]:
 
 
 async def _about_tokens(engine: Engine) -> list[Advice]:
-    now = await engine.store.now()
+    old = await engine.store.old_tokens(_MOST_TOKENS + 1)
+    more = [Advice("token", f"there are more than {_MOST_TOKENS} of these", "rota token list")]
     return [
         Advice(
             "token",
@@ -149,18 +152,8 @@ async def _about_tokens(engine: Engine) -> list[Advice]:
             " every project",
             f"rota token create --project NAME, then rota token revoke {token.id}",
         )
-        for token in await engine.store.tokens()
-        if _is_old(token) and _is_valid(token, now)
-    ]
-
-
-def _is_old(token: Token) -> bool:
-    """Return whether an earlier release made it: those of this one tell how they begin."""
-    return token.project is None and not token.shown
-
-
-def _is_valid(token: Token, now: datetime) -> bool:
-    return token.revoked_at is None and (token.expires_at is None or token.expires_at > now)
+        for token in old[:_MOST_TOKENS]
+    ] + more * (len(old) > _MOST_TOKENS)
 
 
 async def _about_jobs(engine: Engine) -> list[Advice]:

@@ -33,7 +33,7 @@ from rota.domain.spec import DEFAULT_PROJECT
 from rota.operations import logins
 from rota.operations.engine import Engine
 from rota.ports.logins import Told
-from rota.ports.records import FoundToken, NewToken, Token
+from rota.ports.records import FoundToken, NewToken
 from rota.ports.store import Store
 from rota.ports.work import WorkerIdentity
 
@@ -61,6 +61,7 @@ class Caller:
     kind: str = ""  # of the principal: user, service; "": it is from before there were principals
     via: str = "api"  # kind of the token that was shown: api, session, terminal, provider
     expires_at: datetime | None = None  # when the token ends; None: never
+    lasts: timedelta | None = None  # for so long only a change of rights ends it; None: not known
 
     def require(self, role: Role, project: str = DEFAULT_PROJECT, verb: Verb | None = None) -> None:
         """Raise an error unless the caller has at least this role in the project, or in `*`.
@@ -102,6 +103,9 @@ class Caller:
 def caller_of(found: FoundToken) -> Caller:
     """Return the caller who shows a token."""
     token = found.token
+    # Sessions and terminals end by what their provider says, and last longer when they are used.
+    is_program = token.kind == "api" and found.session is None
+    forever = timedelta.max if found.ends_in is None else found.ends_in
     return Caller(
         token.principal or token.name,
         token.id,
@@ -109,6 +113,7 @@ def caller_of(found: FoundToken) -> Caller:
         found.principal_kind,
         token.kind,
         token.expires_at,
+        forever if is_program else None,
     )
 
 
@@ -315,15 +320,6 @@ async def authenticate_worker(engine: Engine, secret: str) -> WorkerIdentity:
     """Return the worker of a secret. `Denied` is the same whatever is wrong with it."""
     token = (await _valid(engine, secret, "worker", _bad_worker_token)).token
     return WorkerIdentity(token.name, token.pool, token.id, token.is_renewable)
-
-
-async def list_tokens(engine: Engine, project: ProjectSet = None) -> list[Token]:
-    """List the tokens of programs: those that are for one of these projects, or all."""
-    return await engine.store.tokens(project=project)
-
-
-async def list_worker_tokens(engine: Engine) -> list[Token]:
-    return await engine.store.tokens("worker")
 
 
 async def revoke_token(

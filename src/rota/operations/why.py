@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from rota.domain.forecast.ahead import REMEMBERED_RUNS, Durations, Source, durations_of
@@ -29,7 +28,7 @@ from rota.domain.run import Reason, Run
 from rota.domain.shape import demand_of, unmet
 from rota.domain.states import RunState, seen_state
 from rota.operations.engine import Engine
-from rota.operations.forecasts import make_forecast
+from rota.operations.forecasts import forecasts_for
 from rota.operations.specs import stamp
 from rota.operations.tenants import EVERYTHING, Sight, seen_reservation, seen_trouble
 from rota.operations.walls import lacks_of
@@ -439,10 +438,11 @@ _AHEAD = timedelta(hours=1)
 _PATIENCE = timedelta(seconds=1)  # an answer without an estimate is better than none
 
 
-async def likely_start(engine: Engine, run: Run) -> datetime | None:
+async def likely_start(engine: Engine, run: Run, sight: Sight = EVERYTHING) -> datetime | None:
     """Return the start by the forecast; None: unknown, or it takes too long to find out."""
-    make = partial(make_forecast, engine)
-    forecast = await engine.ahead.forecast.get_within(_PATIENCE, _AHEAD, make)
+    is_member = sight.projects is not None
+    forecasts = await forecasts_for(engine, run.project, is_member=is_member)
+    forecast = await forecasts.within(_PATIENCE, _AHEAD)
     if forecast is None:
         return None
     known = _known_time(run)
@@ -531,7 +531,7 @@ async def _waits(engine: Engine, run: Run, sight: Sight) -> Explanation:
         since=_since(run),
         order=order,
         not_reasons=() if run.state is RunState.SCHEDULED else tuple(not_reasons(order)),
-        starts_at=await likely_start(engine, run),
+        starts_at=await likely_start(engine, run, sight),
     )
 
 

@@ -97,8 +97,26 @@ class TokenStore(Protocol):
         """
         ...
 
-    async def tokens(self, kind: str = "api", project: ProjectSet = None) -> list[Token]:
-        """List tokens of a kind, newest first; with projects, those that are for one of them."""
+    async def rights_changes(self) -> int:
+        """Return a number that grows with each transaction that changes what somebody may do."""
+        ...
+
+    async def tokens(
+        self,
+        kind: str = "api",
+        project: ProjectSet = None,
+        *,
+        before: tuple[datetime, str] | None = None,
+        limit: int = 1_000,
+    ) -> list[Token]:
+        """List tokens of a kind, newest first; with projects, those that are for one of them.
+
+        `before`: creation time and id of the one after which the list goes on.
+        """
+        ...
+
+    async def old_tokens(self, limit: int) -> list[Token]:
+        """List valid tokens of programs from before there were projects, newest first."""
         ...
 
     async def revoke_token(self, token_id: str, *, actor: str, project: ProjectSet = None) -> bool:

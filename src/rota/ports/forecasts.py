@@ -102,19 +102,41 @@ class PredictedStart:
     start_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class PoolGroup:
+    """Projects that share pools with one another, and with nobody else."""
+
+    projects: frozenset[str]
+    pools: frozenset[str]  # all that their jobs name; each was given to some of them
+
+
 class ForecastStore(Protocol):
-    """Part of `rota.ports.store.Store`. Reads take no locks; a forecast decides nothing."""
+    """Part of `rota.ports.store.Store`. Reads take no locks; a forecast decides nothing.
 
-    async def coming_jobs(self, before: datetime, limit: int) -> list[ComingJob]:
-        """List jobs of all projects that come by themselves before then, the next ones first."""
+    With `projects`, of which none is `default`, only what is theirs is read.
+    """
+
+    async def pool_group(self, project: str) -> PoolGroup | None:
+        """Return the projects whose runs can keep workers from those of this one.
+
+        None: it may be any, as it uses a pool that is for all, or none.
+        """
         ...
 
-    async def open_runs(self, limit: int) -> list[OpenRun]:
-        """List runs of all projects that are not final, the oldest first."""
+    async def coming_jobs(
+        self, before: datetime, limit: int, projects: Collection[str] | None = None
+    ) -> list[ComingJob]:
+        """List jobs that come by themselves before then, the next ones first."""
         ...
 
-    async def open_carts(self, limit: int) -> list[OpenCart]:
-        """List live carts of all projects, the oldest first; at most so many waves in all."""
+    async def open_runs(self, limit: int, projects: Collection[str] | None = None) -> list[OpenRun]:
+        """List runs that are not final, the oldest first."""
+        ...
+
+    async def open_carts(
+        self, limit: int, projects: Collection[str] | None = None
+    ) -> list[OpenCart]:
+        """List live carts, the oldest first; at most so many waves in all."""
         ...
 
     async def latest_durations(
@@ -127,7 +149,9 @@ class ForecastStore(Protocol):
         """Return the tokens of the rate limits that were used last."""
         ...
 
-    async def completions(self, limit: int) -> dict[tuple[str, str], datetime]:
+    async def completions(
+        self, limit: int, projects: Collection[str] | None = None
+    ) -> dict[tuple[str, str], datetime]:
         """Return when followed jobs last completed, the latest first; by project and name."""
         ...
 
@@ -137,7 +161,9 @@ class ForecastStore(Protocol):
 
     async def forget_predictions(self, before: datetime) -> None: ...
 
-    async def predicted_starts(self, since: datetime, limit: int) -> list[Outcome]:
+    async def predicted_starts(
+        self, since: datetime, limit: int, projects: Collection[str] | None = None
+    ) -> list[Outcome]:
         """List predictions since then of runs that have started, the newest first."""
         ...
 

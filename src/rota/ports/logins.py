@@ -162,8 +162,8 @@ class LoginStore(Protocol):
         """Count the sealed values of sessions by the id of their key."""
         ...
 
-    async def id_token_of(self, token: str) -> str | None:
-        """Return the sealed ID token of a session; None: it has none."""
+    async def id_token_of(self, token: str) -> tuple[str, str | None] | None:
+        """Return the issuer of a session's person and the sealed ID token; None: no session."""
         ...
 
     async def end_logins(self, ended: EndedSession) -> int:

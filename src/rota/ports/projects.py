@@ -204,24 +204,35 @@ class PrincipalStore(Protocol):
         """List principals by handle; with `handles`, those of them that exist."""
         ...
 
-    async def disable_principal(self, handle: str, *, disabled: bool, actor: str) -> Principal:
-        """Let a principal do nothing any more, or again. `Conflict`: the last installation admin.
+    async def disable_principal(
+        self, handle: str, *, disabled: bool, actor: str, issuer: str = ""
+    ) -> Principal:
+        """Let a principal do nothing any more, or again. `NotFound`: there is none.
 
-        `NotFound`: there is none.
+        `Conflict`: nobody else can act as admin of the installation. Only people of `issuer`, which
+        lets them in now, could log in.
         """
         ...
 
     async def bind(
-        self, principal: str | PrincipalRef, scope: str, role: Role, *, actor: str
+        self,
+        principal: str | PrincipalRef,
+        scope: str,
+        role: Role,
+        *,
+        actor: str,
+        issuer: str = "",
     ) -> Binding:
         """Give a principal a role in a project or in `*`, in place of the one it had there.
 
-        `NotFound`: no such principal or project. `Conflict`: the last installation admin.
+        `NotFound`: no such principal or project. `Conflict`: as of `disable_principal`.
         """
         ...
 
-    async def unbind(self, principal: str | PrincipalRef, scope: str, *, actor: str) -> bool:
-        """Take a role; return whether there was one. `Conflict`: the last installation admin."""
+    async def unbind(
+        self, principal: str | PrincipalRef, scope: str, *, actor: str, issuer: str = ""
+    ) -> bool:
+        """Take a role; return whether there was one. `Conflict`: as of `disable_principal`."""
         ...
 
     async def bindings(

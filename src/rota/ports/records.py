@@ -486,6 +486,7 @@ class LoginSession:
     refreshed_at: datetime  # when the provider was last asked about the person
     idle_until: datetime
     is_refreshable: bool = False  # there is a refresh token, and no server uses it just now
+    issuer: str = ""  # that knows the person; "": nobody does, they came by a link or a token
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,6 +497,7 @@ class FoundToken:
     rights: Rights
     principal_kind: str = ""  # user, service, worker, system; "": made before there were principals
     session: LoginSession | None = None  # None: no provider has vouched for whoever shows it
+    ends_in: timedelta | None = None  # by itself, at the earliest, from the look on; None: never
 
 
 @dataclass(frozen=True, slots=True)

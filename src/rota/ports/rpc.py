@@ -27,6 +27,7 @@ RPC_STATUS: Mapping[str, str] = {
     "too_large": "RESOURCE_EXHAUSTED",
     "too_many_files": "RESOURCE_EXHAUSTED",
     "too_many_logins": "RESOURCE_EXHAUSTED",
+    "too_many_streams": "RESOURCE_EXHAUSTED",
     "invalid": "INVALID_ARGUMENT",
     "internal": "INTERNAL",
     "unavailable": "UNAVAILABLE",

@@ -175,8 +175,9 @@ async def open_rpc(
     if is_gateway:
         gateway: GatewaySettings = app.state.settings
         trusted: TrustedTokens = app.state.tokens
-        services.append(SchedulerService(engine, gateway, trusted, app.state.parsing).add_to)
-        services.append(CartsService(engine, gateway, trusted, app.state.parsing).add_to)
+        parsing, streams = app.state.parsing, app.state.streams
+        services.append(SchedulerService(engine, gateway, trusted, parsing, streams).add_to)
+        services.append(CartsService(engine, gateway, trusted, parsing).add_to)
     bind(settings.grpc_listen, "ROTA_GRPC_LISTEN").close()  # gRPC would not say why it cannot
     server = await serve(settings.grpc_listen, services, _tls(settings))
     door = RpcDoor(f"{host_of(settings.grpc_listen)}:{server.port}", server, workers)

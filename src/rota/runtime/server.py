@@ -218,6 +218,8 @@ class Server:
             issuer=self._settings.oidc_issuer,
             trusted_proxies=self._settings.trusted_proxies,
             secure_cookies=site.startswith(HTTPS),
+            max_streams=self._settings.max_streams,
+            max_streams_per_caller=self._settings.max_streams_per_caller,
         )
         app = self._app(engine, roles, gateway)
         web = WebServer(app, self._settings)

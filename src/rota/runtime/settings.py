@@ -53,6 +53,8 @@ class Settings(SourceFields):
     grpc_listen: str = ""
     public_url: str = ""
     trusted_proxies: tuple[Network, ...] = ()
+    max_streams: int = 2_000
+    max_streams_per_caller: int = 100
     store: str = field(default="", repr=False)
     store_pool: int = 6
     default_isolation: str = ""
@@ -162,6 +164,9 @@ MEANINGS: Mapping[str, str] = {
     " or https://example.org/rota; in links, redirects and events (default: listen)",
     "trusted_proxies": "networks of the proxies before this server, as 10.0.0.0/8,::1, whose"
     " forwarded headers tell the address of the client (default: none are believed)",
+    "max_streams": "streams that one server keeps open at once, of REST and gRPC: events, watched"
+    " runs and carts, output that is followed; further ones are refused for a while",
+    "max_streams_per_caller": "the same of one user or program",
     "store": "the durable truth: sqlite:///PATH (default: in home) or postgresql://…",
     "store_pool": "PostgreSQL connections for the API; leases and firing have others",
     "default_isolation": "isolation of jobs that name none, written into a store when it is made:"
@@ -486,6 +491,8 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "grpc_listen": _listen_or_off,
     "public_url": _public_url,
     "trusted_proxies": _networks,
+    "max_streams": _number("streams", 1, 1_000_000),
+    "max_streams_per_caller": _number("streams", 1, 1_000_000),
     "store": _address("a store", SQLITE, *(f"{scheme}://" for scheme in POSTGRES_SCHEMES)),
     "store_pool": _number("connections", 1, 1_000),
     "default_isolation": _choice("", "process", "sandbox"),

@@ -18,8 +18,9 @@ from rota.sdk.exchange import Call, get, path_of, post
 from rota.sdk.verbs import Verb
 
 
-def list_tokens() -> Call[Page[Token]]:
-    return get(Page[Token], "/tokens")
+def list_tokens(*, limit: int | None = None, cursor: str | None = None) -> Call[Page[Token]]:
+    """List tokens of programs, newest first."""
+    return get(Page[Token], "/tokens", limit=limit, cursor=cursor)
 
 
 def create_token(
@@ -49,8 +50,11 @@ def revoke_token(token: str) -> Call[None]:
     return Call(type(None), "DELETE", path_of("tokens", token))
 
 
-def list_worker_tokens() -> Call[Page[WorkerToken]]:
-    return get(Page[WorkerToken], "/worker_tokens")
+def list_worker_tokens(
+    *, limit: int | None = None, cursor: str | None = None
+) -> Call[Page[WorkerToken]]:
+    """List tokens of workers, newest first."""
+    return get(Page[WorkerToken], "/worker_tokens", limit=limit, cursor=cursor)
 
 
 def create_worker_token(
@@ -66,8 +70,11 @@ def revoke_worker_token(token: str) -> Call[None]:
     return Call(type(None), "DELETE", path_of("worker_tokens", token))
 
 
-def list_join_tokens() -> Call[Page[JoinToken]]:
-    return get(Page[JoinToken], "/join_tokens")
+def list_join_tokens(
+    *, limit: int | None = None, cursor: str | None = None
+) -> Call[Page[JoinToken]]:
+    """List tokens by which workers join, newest first."""
+    return get(Page[JoinToken], "/join_tokens", limit=limit, cursor=cursor)
 
 
 def create_join_token(

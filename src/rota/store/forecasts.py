@@ -14,8 +14,16 @@ from rota.domain.ids import CartId, JobId, RunId, SessionId, instant, micros
 from rota.domain.keys import SECOND, Bucket, Key, Rate, is_charged_later
 from rota.domain.order import share_of
 from rota.domain.run import Trigger
+from rota.domain.spec import DEFAULT_PROJECT
 from rota.domain.states import RunState
-from rota.ports.forecasts import ComingJob, OpenCart, OpenRun, PredictedStart, TokensLeft
+from rota.ports.forecasts import (
+    ComingJob,
+    OpenCart,
+    OpenRun,
+    PoolGroup,
+    PredictedStart,
+    TokensLeft,
+)
 from rota.store.gates import closable_job
 from rota.store.keys import rules_of, with_charges
 from rota.store.rows import (
@@ -28,26 +36,58 @@ from rota.store.rows import (
 from rota.store.script import Many, Row, Script, query
 from rota.store.tx import Tx
 
+_MOST_PROJECTS = 100  # of which a forecast is made by themselves
 _LOOKED_AT = 2  # times as many runs as are wanted: some did not complete
 
 
-def coming_jobs(before: datetime, limit: int) -> Script[list[ComingJob]]:
+def pool_group(project: str) -> Script[PoolGroup | None]:
+    """The projects that share pools with this one, if nobody else can.
+
+    Only pools that were given to some are closed to all others.
+    """
+    projects, pools, fresh = set[str](), set[str](), {project}
+    while fresh:
+        projects |= fresh
+        if DEFAULT_PROJECT in projects or len(projects) > _MOST_PROJECTS:
+            return None
+        named = {row["pool"] for row in (yield query("pools_named", projects=fresh))} - pools
+        users = (yield query("users_of_pools", pools=named)) if named else ()
+        if not named <= {row["pool"] for row in users}:
+            return None
+        pools |= named
+        fresh = {row["project"] for row in users} - projects
+    return PoolGroup(frozenset(projects), frozenset(pools)) if pools else None
+
+
+def coming_jobs(
+    before: datetime, limit: int, projects: Collection[str] | None = None
+) -> Script[list[ComingJob]]:
+    if projects is not None:
+        part = {"before": micros(before), "limit": limit}
+        rows = yield query("coming_jobs_of_projects", projects=projects, **part)
+        return [_coming_job(row) for row in rows]
     due = yield query("coming_jobs", before=micros(before), limit=limit)
     waiting = yield query("waiting_jobs", before=micros(before), limit=limit)
     by_id = {row["id"]: row for row in (*due, *waiting)}
     return [_coming_job(row) for row in by_id.values()][:limit]
 
 
-def open_runs(limit: int) -> Script[list[OpenRun]]:
-    rows = yield query("all_open_runs", limit=limit)
+def open_runs(limit: int, projects: Collection[str] | None = None) -> Script[list[OpenRun]]:
+    if projects is None:
+        rows = yield query("all_open_runs", limit=limit)
+    else:
+        rows = yield query("open_runs_of_projects", projects=projects, limit=limit)
     jobs = (yield query("job_gates", ids={row["job_id"] for row in rows})) if rows else ()
     closable = {row["id"]: closable_job(row) for row in jobs}
     makers = {row["id"]: row["created_by"] for row in jobs}
     return [_open_run(row, closable.get(row["job_id"]), makers) for row in rows]
 
 
-def open_carts(limit: int) -> Script[list[OpenCart]]:
-    rows = yield query("open_carts", limit=limit)
+def open_carts(limit: int, projects: Collection[str] | None = None) -> Script[list[OpenCart]]:
+    if projects is None:
+        rows = yield query("open_carts", limit=limit)
+    else:
+        rows = yield query("open_carts_of_projects", projects=projects, limit=limit)
     return [_open_cart(list(waves)) for _, waves in groupby(rows, key=itemgetter("id"))]
 
 
@@ -75,8 +115,13 @@ def tokens_left(limit: int) -> Script[dict[Key, TokensLeft]]:
     return {key: TokensLeft(level, instant(at)) for key, (level, at) in left.items()}
 
 
-def completions(limit: int) -> Script[dict[tuple[str, str], datetime]]:
-    rows = yield query("latest_completions", limit=limit)
+def completions(
+    limit: int, projects: Collection[str] | None = None
+) -> Script[dict[tuple[str, str], datetime]]:
+    if projects is None:
+        rows = yield query("latest_completions", limit=limit)
+    else:
+        rows = yield query("latest_completions_in_projects", projects=projects, limit=limit)
     return {(row["project"], row["job"]): instant(row["at"]) for row in rows}
 
 
@@ -89,8 +134,17 @@ def forget_predictions(tx: Tx, before: datetime) -> Script[None]:
     yield query("forget_predictions", before=micros(before))
 
 
-def predicted_starts(since: datetime, limit: int) -> Script[list[Outcome]]:
-    rows = yield query("predicted_starts", since=micros(since), limit=limit)
+def predicted_starts(
+    since: datetime, limit: int, projects: Collection[str] | None = None
+) -> Script[list[Outcome]]:
+    """Also of projects of a group: of each among its newest runs, an equal part."""
+    rows: list[Row] = []
+    part = {"since": micros(since)}
+    if projects is None:
+        rows += yield query("predicted_starts", limit=limit, **part)
+    for project in sorted(projects or ()):
+        share = max(limit // len(projects or ()), 1)
+        rows += yield query("predicted_starts_in_project", project=project, limit=share, **part)
     return [
         Outcome(instant(row["made_at"]), instant(row["start_at"]), instant(row["first_started_at"]))
         for row in rows

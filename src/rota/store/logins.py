@@ -240,9 +240,9 @@ def end_refused(tx: Tx, token: str) -> Script[None]:
         tx.record("token.revoked", [row["id"] for row in ended], actor="provider")
 
 
-def id_token_of(token: str) -> Script[str | None]:
+def id_token_of(token: str) -> Script[tuple[str, str | None] | None]:
     rows = yield query("id_token_of", token=token)
-    return rows[0]["id_token"] if rows else None
+    return (rows[0]["issuer"], rows[0]["id_token"]) if rows else None
 
 
 def sealed(key_id: str, after: str, limit: int) -> Script[list[SealedLogin]]:

@@ -143,7 +143,7 @@ GROUP BY 1 ORDER BY 1;
 
 -- name: id_token_of
 -- What the provider wants back at the logout.
-SELECT id_token FROM login_session WHERE token = :token;
+SELECT issuer, id_token FROM login_session WHERE token = :token;
 
 -- name: end_logins
 -- The provider ended a session, or all of a user: those whose name for it is not known, too.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from itertools import islice
 
-from rota.domain.access import INSTALLATION, Role
+from rota.domain.access import INSTALLATION, AbleAdmin, Role
 from rota.domain.errors import Conflict, NotFound
 from rota.domain.identity import handles_like
 from rota.domain.ids import instant
@@ -142,11 +142,13 @@ def worker_principal(tx: Tx, worker: str, *, actor: str) -> Script[Principal]:
     raise Conflict(f"all handles like {worker} are taken", code="handle_taken")
 
 
-def disable(tx: Tx, handle: str, *, disabled: bool, actor: str) -> Script[Principal]:
+def disable(
+    tx: Tx, handle: str, *, disabled: bool, actor: str, issuer: str = ""
+) -> Script[Principal]:
     """Let a principal do nothing any more, or again; the sessions of a worker are barred."""
     known = yield from _found(handle)
     if disabled:
-        yield from _refuse_last_admin(handle)
+        yield from _refuse_last_admin(tx, handle, issuer, is_disabled=True)
     if (known.disabled_at is not None) != disabled:
         # Locked first: a session that is being opened with one of these is barred, too, or its
         # opening finds the worker disabled.
@@ -161,7 +163,13 @@ def disable(tx: Tx, handle: str, *, disabled: bool, actor: str) -> Script[Princi
 
 
 def bind(
-    tx: Tx, principal: str | PrincipalRef, scope: str, role: Role, *, actor: str
+    tx: Tx,
+    principal: str | PrincipalRef,
+    scope: str,
+    role: Role,
+    *,
+    actor: str,
+    issuer: str = "",
 ) -> Script[Binding]:
     """Give a principal a role in a scope."""
     if scope != INSTALLATION:
@@ -172,7 +180,7 @@ def bind(
             raise no_such_principal(principal)
         known = yield from make(tx, principal, actor=actor)
     if scope == INSTALLATION and role is not Role.ADMIN:
-        yield from _refuse_last_admin(known.handle)
+        yield from _refuse_last_admin(tx, known.handle, issuer)
     before = yield query("role_in", principal=known.handle, scope=scope)
     if not before or before[0]["role"] != role:
         yield Many("put_binding", [(known.handle, scope, role, actor, tx.now)])
@@ -182,13 +190,15 @@ def bind(
     return bound
 
 
-def unbind(tx: Tx, principal: str | PrincipalRef, scope: str, *, actor: str) -> Script[bool]:
+def unbind(
+    tx: Tx, principal: str | PrincipalRef, scope: str, *, actor: str, issuer: str = ""
+) -> Script[bool]:
     """Take the role that a principal has in a scope."""
     known = yield from _resolved(principal)
     if known is None:
         return False
     if scope == INSTALLATION:
-        yield from _refuse_last_admin(known.handle)
+        yield from _refuse_last_admin(tx, known.handle, issuer)
     taken = yield query("take_binding", principal=known.handle, scope=scope)
     if taken:
         _record(tx, "role.revoked", scope, known.handle, actor, before=taken[0]["role"])
@@ -218,18 +228,26 @@ def _resolved(principal: str | PrincipalRef) -> Script[Principal | None]:
     return (yield from by_subject(principal.kind, principal.issuer, principal.subject))
 
 
-def _refuse_last_admin(handle: str) -> Script[None]:
-    """`Conflict` if nobody else could change the installation once this one may not."""
+def _refuse_last_admin(
+    tx: Tx, handle: str, issuer: str, *, is_disabled: bool = False
+) -> Script[None]:
+    """`Conflict` if nobody else could change the installation once this one may not.
+
+    Whoever has the role and no way to use it does not count: all their tokens have ended, or are
+    narrowed; a worker; a person of another provider than `issuer`, which lets people in now, or of
+    whom only an address is known; a group of whom nobody has logged in.
+    """
     admins = {row["principal"] for row in (yield query("admins_of_installation"))}
-    if handle not in admins:
-        return
-    others = admins - {handle}
-    if others and (yield query("enabled_principals", handles=others)):
+    rows = yield query("able_admins", issuer=issuer, now=tx.now, awaited=AWAITED)
+    able = [AbleAdmin(row["actor"], row["bound"]) for row in rows]
+    left = [each for each in able if each.stays(handle, is_disabled=is_disabled)]
+    if left or (handle not in admins and len(left) == len(able)):
         return
     raise Conflict(
-        f"{handle} is the last admin of the installation",
+        f"without {handle} nobody is left who can act as admin of the installation",
         code="last_admin",
-        hint="make another one first: rota role grant PRINCIPAL admin --installation",
+        hint="make another one first, which has a token or has logged in: rota token create NAME"
+        " --role admin --installation, or rota role grant PRINCIPAL admin --installation",
     )
 
 

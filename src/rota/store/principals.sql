@@ -35,9 +35,28 @@ SELECT id FROM token WHERE principal = :principal AND kind = 'worker' AND revoke
 -- postgres: ORDER BY principal FOR UPDATE
 SELECT principal FROM binding WHERE scope = '*' AND role = 'admin';
 
--- name: enabled_principals
--- Those of these that may act.
-SELECT handle FROM principal WHERE handle = ANY(:handles) AND disabled_at IS NULL;
+-- name: able_admins
+-- Admins of the installation who have a way to act, and whose role it is: by a token of a program, or by a login
+-- of their own or of a member of a group, whom the provider of the settings knows.
+SELECT binding.principal AS bound, principal.handle AS actor
+FROM binding JOIN principal ON principal.handle = binding.principal AND principal.disabled_at IS NULL
+WHERE binding.scope = '*' AND binding.role = 'admin'
+    AND ((principal.kind = 'user' AND principal.issuer = :issuer AND principal.issuer <> ''
+            AND substr(principal.subject, 1, length(CAST(:awaited AS TEXT))) <> CAST(:awaited AS TEXT))
+        OR EXISTS (SELECT 1 FROM token WHERE token.principal = principal.handle AND token.kind = 'api'
+            AND token.role = 'admin' AND token.project IS NULL AND token.verbs IS NULL
+            AND token.revoked_at IS NULL AND (token.expires_at IS NULL OR token.expires_at > :now)))
+UNION ALL
+SELECT 'a token of a former release', name FROM token
+WHERE principal = '' AND kind = 'api' AND role = 'admin' AND project IS NULL AND verbs IS NULL
+    AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
+UNION ALL
+SELECT binding.principal, person.handle
+FROM binding JOIN principal AS team ON team.handle = binding.principal AND team.disabled_at IS NULL
+    AND team.kind = 'group' AND team.issuer = :issuer AND team.issuer <> ''
+JOIN principal AS person ON person.kind = 'user' AND person.issuer = team.issuer AND person.disabled_at IS NULL
+WHERE binding.scope = '*' AND binding.role = 'admin'
+    AND EXISTS (SELECT 1 FROM json_each(person.groups) AS told WHERE told.value = team.subject);
 
 -- name: role_in
 -- What a principal may do in a scope.

@@ -36,7 +36,8 @@ it:
 13 reservation    a worker that is kept free        claims of runs that ask for resources
 14 chain          whether it has runs               `Effects.conclude`
 15 pool, tally,   sums                              `Effects.conclude`
-   start_delay
+   start_delay,
+   meta
    binding        who has a role; last admins of    roles and principals: nothing else but projects
                   the installation                  (share), before; a worker's sessions after
 

@@ -473,7 +473,9 @@ class SqlStore(Transactions):
 
     add_token = write(token_scripts.add)
     revoke_token = write(token_scripts.revoke)
+    rights_changes = read(token_scripts.rights_changes, Urgency.GLANCE)
     tokens = read(token_scripts.of_kind)
+    old_tokens = read_at(token_scripts.old)
 
     async def token_by_digest(
         self, digest: str, *, uses_up_login: bool = False
@@ -524,6 +526,7 @@ class SqlStore(Transactions):
 
     # --- forecasts
 
+    pool_group = read(forecasts.pool_group)
     coming_jobs = read(forecasts.coming_jobs)
     open_runs = read(forecasts.open_runs)
     open_carts = read(forecasts.open_carts)

@@ -15,7 +15,7 @@ from rota.domain.access import (
     may_give_secret,
 )
 from rota.domain.errors import Conflict, quoted
-from rota.domain.ids import instant
+from rota.domain.ids import instant, micros
 from rota.ports.records import FoundToken, LoginSession, NewToken, Token
 from rota.store.principals import worker_principal
 from rota.store.rows import from_json, project_filter, to_json, token_from
@@ -25,6 +25,7 @@ from rota.store.tx import Tx
 
 _MICROSECOND = timedelta(microseconds=1)
 _KEPT = timedelta(days=1) // _MICROSECOND  # how long login links and sessions outlive their end
+_LATER_THAN_ALL = 2**62
 Look: TypeAlias = tuple[FoundToken, datetime]  # and when that was
 
 
@@ -97,7 +98,16 @@ def find(now: int, digest: str) -> Script[Look | None]:
     token = token_from(first)
     rights = yield from _rights(token, rows)
     session = _session(first, now) if first["idle_until"] is not None else None
-    return FoundToken(token, rights, first["principal_kind"] or "", session), instant(now)
+    ends_in = None if token.expires_at is None else token.expires_at - instant(now)
+    if first["parent"] is not None:  # it ends with that one
+        ends_in = timedelta(0)
+    return FoundToken(token, rights, first["principal_kind"] or "", session, ends_in), instant(now)
+
+
+def rights_changes() -> Script[int]:
+    """How often anybody's rights have changed, counted where other servers are told, too."""
+    rows = yield query("rights_changes")
+    return int(rows[0]["value"]) if rows else 0
 
 
 def _session(row: Row, now: int) -> LoginSession:
@@ -108,6 +118,7 @@ def _session(row: Row, now: int) -> LoginSession:
         refreshed_at=instant(row["refreshed_at"]),
         idle_until=instant(row["idle_until"]),
         is_refreshable=bool(row["has_refresh_token"] or is_of_person) and is_free,
+        issuer=row["issuer"],
     )
 
 
@@ -142,6 +153,25 @@ def revoke(tx: Tx, token_id: str, *, actor: str, project: ProjectSet = None) -> 
     return bool(revoked)
 
 
-def of_kind(kind: str = "api", project: ProjectSet = None) -> Script[list[Token]]:
-    rows = yield query("select_tokens", kind=kind, **project_filter(project))
+def of_kind(
+    kind: str = "api",
+    project: ProjectSet = None,
+    *,
+    before: tuple[datetime, str] | None = None,
+    limit: int = 1_000,
+) -> Script[list[Token]]:
+    part: dict[str, object] = {
+        "before_at": micros(before[0]) if before else _LATER_THAN_ALL,
+        "before_id": before[1] if before else "",
+        "limit": limit,
+    }
+    if isinstance(project, str) and kind == "api":
+        rows = yield query("select_tokens_of_project", project=project, **part)
+    else:
+        rows = yield query("select_tokens", kind=kind, **project_filter(project), **part)
     return [token_from(row) for row in rows]
+
+
+def old(now: int, limit: int) -> Script[list[Token]]:
+    """Tokens of programs that count in all projects: they were made before there were some."""
+    return [token_from(row) for row in (yield query("select_old_tokens", now=now, limit=limit))]

@@ -25,6 +25,16 @@ WHERE token.digest = :digest AND token.revoked_at IS NULL
         WHERE opener.id = token.parent AND opener.revoked_at IS NULL
         AND (opener.expires_at IS NULL OR opener.expires_at > :now)));
 
+-- name: count_rights_change
+-- Rights have changed: whoever trusts what was read before has to read again.
+-- many: key text
+INSERT INTO meta (key, value) VALUES (:key, '1')
+ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(meta.value AS BIGINT) + 1 AS TEXT);
+
+-- name: rights_changes
+-- How often rights have changed.
+SELECT value FROM meta WHERE key = 'rights';
+
 -- name: roles_of_groups
 -- Roles of groups of one issuer.
 SELECT binding.scope, binding.role AS bound
@@ -65,8 +75,20 @@ UPDATE token SET revoked_at = :now WHERE kind = 'login' AND revoked_at IS NULL;
 
 -- name: select_tokens
 -- Tokens of one kind, newest first.
-SELECT * FROM token WHERE kind = :kind AND (:any_project = 1 OR project = ANY(:projects))
-ORDER BY created_at DESC LIMIT 1000;
+SELECT * FROM token WHERE kind = :kind AND (created_at, id) < (:before_at, :before_id)
+    AND (:any_project = 1 OR project = ANY(:projects))
+ORDER BY created_at DESC, id DESC LIMIT :limit;
+
+-- name: select_tokens_of_project
+-- Tokens of programs that are for one project alone, newest first.
+SELECT * FROM token WHERE project = :project AND kind = 'api' AND (created_at, id) < (:before_at, :before_id)
+ORDER BY created_at DESC, id DESC LIMIT :limit;
+
+-- name: select_old_tokens
+-- Valid tokens of programs for all projects that an earlier release made: later ones tell how they begin.
+SELECT * FROM token WHERE kind = 'api' AND project IS NULL AND shown = '' AND revoked_at IS NULL
+    AND (expires_at IS NULL OR expires_at > :now)
+ORDER BY created_at DESC, id DESC LIMIT :limit;
 
 -- name: drop_stale_tokens
 -- Forget login links and sessions that ended long ago, but for those by which the provider is asked about

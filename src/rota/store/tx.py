@@ -103,6 +103,8 @@ class Effects:
         if self.ends:
             ends = [(*key, count) for key, count in sorted(self.ends.items())]
             changes.append(Many("count_ends", ends))
+        if self.callers:
+            changes.append(Many("count_rights_change", [("rights",)]))
         if self.recorded:
             changes.append(Many("insert_event", self.recorded))
         if changes:

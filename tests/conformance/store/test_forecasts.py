@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -13,7 +14,7 @@ from rota.domain.keys import Limit, Quota
 from rota.domain.run import AttemptResult, Trigger
 from rota.domain.states import RunState
 from rota.ports.forecasts import PredictedStart, TokensLeft
-from rota.ports.records import ScheduleMove
+from rota.ports.records import RemovedJob, ScheduleMove
 from rota.ports.work import Outcome
 from testkit.builders import MINUTE, Scene, reported
 from testkit.cart_scenes import SUBMITTER, CartScene
@@ -189,3 +190,115 @@ async def test_predictions_are_held_against_the_first_start(scene: Scene) -> Non
 
     await scene.store.forget_predictions(made_at + MINUTE)
     assert await scene.store.predicted_starts(made_at, 10) == []
+
+
+class TestGroups:
+    """Projects whose runs compete for workers with one another, and with nobody else's."""
+
+    async def own(self, scene: Scene, project: str, *pools: str, users: str = "") -> Scene:
+        """A project with a job in each of these pools, which are given to it and others."""
+        for name in {project, *users.split()} - {"default"}:
+            if not await scene.store.existing_projects([name]):
+                await scene.project(name)
+        mine = replace(scene, home=project)
+        for pool in pools:
+            await mine.job(f"in-{pool}", pool=pool)
+            await scene.store.give_pool(pool, [project, *users.split()], actor="root")
+        return mine
+
+    async def group(self, scene: Scene, project: str) -> tuple[set[str], set[str]] | None:
+        found = await scene.store.pool_group(project)
+        return None if found is None else ({*found.projects}, {*found.pools})
+
+    async def test_a_project_with_pools_of_its_own_is_one(self, scene: Scene) -> None:
+        await self.own(scene, "shop", "gpu", "cpu")
+        await self.own(scene, "web", "big")
+
+        assert await self.group(scene, "shop") == ({"shop"}, {"gpu", "cpu"})
+
+    async def test_whoever_may_use_a_pool_belongs_to_it_with_all_of_their_pools(
+        self, scene: Scene
+    ) -> None:
+        await self.own(scene, "shop", "gpu", users="web")
+        await self.own(scene, "web", "big", users="ops")
+        await self.own(scene, "far", "away")
+
+        assert await self.group(scene, "shop") == ({"shop", "web", "ops"}, {"gpu", "big"})
+        assert await self.group(scene, "web") == ({"web", "ops"}, {"big"})
+
+    @pytest.mark.parametrize("shared", ["its own", "another's", "none"])
+    async def test_whoever_uses_a_pool_that_is_for_all_belongs_to_all(
+        self, scene: Scene, shared: str
+    ) -> None:
+        mine = await self.own(scene, "shop", *["gpu"] * (shared != "none"), users="web")
+        if shared == "its own":
+            await mine.job("open")
+        if shared == "another's":
+            await replace(scene, home="web").job("open")
+
+        assert await self.group(scene, "shop") is None
+
+    async def test_the_project_of_most_is_in_none(self, scene: Scene) -> None:
+        await self.own(scene, "shop", "gpu", users="default")
+
+        assert await self.group(scene, "shop") is None
+        assert await self.group(scene, "default") is None
+
+    async def test_a_job_that_was_deleted_names_no_pool(self, scene: Scene) -> None:
+        mine = await self.own(scene, "shop", "gpu")
+        job = await mine.job("gone")
+        assert await self.group(scene, "shop") is None
+        await scene.store.save_jobs([], removed=[RemovedJob(job)], actor="ann")
+
+        assert await self.group(scene, "shop") == ({"shop"}, {"gpu"})
+
+    async def test_nothing_of_others_is_read(self, scene: Scene, carts: CartScene) -> None:
+        due = scene.clock.instant + MINUTE
+        every_project = (await scene.in_project("shop"), await scene.in_project("web"), scene)
+        for each in every_project:
+            await completed_and_followed(each)
+        await scene.store.follow_ends(10)
+        for each in every_project:
+            await each.trigger(await each.job("soon", next_at=due))
+        await carts.submit(await scene.job("upgrade"), CartRules(), items=2)
+        store, until, mine = scene.store, scene.clock.instant + HOUR, {"shop"}
+
+        jobs = await store.coming_jobs(until, 100, mine)
+        runs = await store.open_runs(100, mine)
+
+        every = await store.coming_jobs(until, 100)
+        assert {job.id for job in jobs} == {job.id for job in every if job.project == "shop"}
+        assert {job.name for job in jobs} == {"soon", "follows"}
+        assert [run.id for run in runs] == [
+            run.id for run in await store.open_runs(100) if run.project == "shop"
+        ]
+        assert len(runs) == 1
+        assert await store.open_carts(100) != []
+        assert await store.open_carts(100, mine) == []
+        assert {key[0] for key in await store.completions(100, mine)} == mine
+
+    async def test_predictions_are_those_of_its_own_newest_runs(self, scene: Scene) -> None:
+        for name in ("shop", "web"):
+            each = await scene.in_project(name)
+            runs = await each.trigger(await each.job(pool=name), 3)
+            await scene.store.save_predictions(
+                [PredictedStart(run, scene.clock.instant) for run in runs]
+            )
+            session = await each.worker(f"worker-{name}", pool=name)
+            await each.start(session, await each.claim(session))
+        since = scene.clock.instant - HOUR
+
+        assert len(await scene.store.predicted_starts(since, 100)) == 6
+        assert len(await scene.store.predicted_starts(since, 100, {"shop"})) == 3
+        assert len(await scene.store.predicted_starts(since, 2, {"shop"})) == 2
+        assert len(await scene.store.predicted_starts(since, 100, {"shop", "web"})) == 6
+        assert await scene.store.predicted_starts(scene.clock.instant + HOUR, 9, {"shop"}) == []
+
+
+async def completed_and_followed(scene: Scene) -> None:
+    """A job that has completed, and one that follows it."""
+    job = await scene.job("first")
+    await scene.job("follows", after=("first",), next_at=scene.clock.instant + HOUR)
+    await scene.trigger(job)
+    session = await scene.worker(f"worker-{scene.home}")
+    await scene.finish(session, await scene.claim(session))

@@ -273,7 +273,7 @@ class TestSessions:
         await scene.store.refresh_login("t_s", Told(ANN))
         scene.advance(QUARTER)
 
-        assert await scene.store.id_token_of("t_s") == "sealed id"
+        assert await scene.store.id_token_of("t_s") == (ANN.issuer, "sealed id")
         sealed = TakenRefresh("t_s", "sealed")
         assert await scene.store.take_refresh("t_s", QUARTER, MINUTE) == sealed
 
@@ -618,4 +618,4 @@ class TestSealedValues:
 
         taken = await scene.store.take_refresh("t_0", timedelta(0), MINUTE)
         assert taken == TakenRefresh("t_0", "rs1:new:c")
-        assert await scene.store.id_token_of("t_0") == "rs1:new:False"
+        assert await scene.store.id_token_of("t_0") == (ANN.issuer, "rs1:new:False")

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from rota.domain.access import INSTALLATION, Role
+from rota.domain.access import INSTALLATION, Role, TokenTerms, Verb
 from rota.domain.errors import Conflict, NotFound
 from rota.domain.identity import Person
-from rota.operations.tokens import create_token
+from rota.operations.tokens import create_token, create_worker_token
 from rota.ports.projects import PrincipalKind, PrincipalRef
+from rota.ports.records import NewToken
 from rota.store.store import SqlStore
 from testkit.builders import MINUTE, Scene
 from tests.conformance.store.conftest import every_way
@@ -155,13 +156,13 @@ class TestAddresses:
 
 
 class TestLastAdmin:
-    async def refusal(self, scene: Scene, name: str) -> set[str]:
+    async def refusal(self, scene: Scene, name: str, issuer: str = "") -> set[str]:
         """Codes by which all ways are refused to make somebody admin no more."""
         store, codes = scene.store, set()
         for act in (
-            store.unbind(name, INSTALLATION, actor=name),
-            store.bind(name, INSTALLATION, Role.EDITOR, actor=name),
-            store.disable_principal(name, disabled=True, actor=name),
+            store.unbind(name, INSTALLATION, actor=name, issuer=issuer),
+            store.bind(name, INSTALLATION, Role.EDITOR, actor=name, issuer=issuer),
+            store.disable_principal(name, disabled=True, actor=name, issuer=issuer),
         ):
             with pytest.raises(Conflict) as refused:
                 await act
@@ -180,6 +181,82 @@ class TestLastAdmin:
         await scene.store.disable_principal("other", disabled=True, actor="root")
 
         assert await self.refusal(scene, "root") == {"last_admin"}
+
+    async def test_one_whose_tokens_are_over_or_narrowed_does_not_count(self, scene: Scene) -> None:
+        await admin(scene, "root")
+        revoked, _ = await create_token(scene.store, name="gone", role=Role.ADMIN, actor="root")
+        await scene.store.revoke_token(revoked, actor="root")
+        short = TokenTerms(lifetime=MINUTE)
+        await create_token(scene.store, name="old", role=Role.ADMIN, actor="root", terms=short)
+        scene.advance(2 * MINUTE)
+        for number, terms in enumerate(
+            (TokenTerms(verbs=frozenset({Verb.READ})), TokenTerms("default"))
+        ):
+            name = f"narrow-{number}"
+            await create_token(scene.store, name=name, role=Role.ADMIN, actor="root", terms=terms)
+            await scene.store.bind(name, INSTALLATION, Role.ADMIN, actor="root")
+        await create_token(scene.store, name="low", role=Role.VIEWER, actor="root")
+        await scene.store.bind("low", INSTALLATION, Role.ADMIN, actor="root")
+
+        assert await self.refusal(scene, "root") == {"last_admin"}
+
+    async def test_a_worker_does_not_count(self, scene: Scene) -> None:
+        await admin(scene, "root")
+        await create_worker_token(scene.store, name="node", pool=None, actor="root")
+        await scene.store.bind("node", INSTALLATION, Role.ADMIN, actor="root")
+
+        assert await self.refusal(scene, "root") == {"last_admin"}
+
+    async def test_one_with_a_session_of_a_link_does_not_count(self, scene: Scene) -> None:
+        await admin(scene, "root")
+        owner, _ = await create_token(scene.store, name="owner", role=Role.ADMIN, actor="root")
+        await scene.store.revoke_token(owner, actor="root")
+        session = NewToken(
+            *("t_link", "owner", Role.ADMIN, "digest", "session", "owner", 60 * MINUTE),
+            principal="owner",
+        )
+        await scene.store.add_token(session)
+
+        assert await self.refusal(scene, "root") == {"last_admin"}
+
+    @pytest.mark.parametrize("issuer", ["", "https://other.example.org/"], ids=["none", "another"])
+    async def test_people_whom_no_provider_lets_in_do_not_count(
+        self, scene: Scene, issuer: str
+    ) -> None:
+        await admin(scene, "root")
+        await scene.store.bind(replace(ANN, subject="s"), INSTALLATION, Role.ADMIN, actor="root")
+
+        assert await self.refusal(scene, "root", issuer) == {"last_admin"}
+
+    async def test_people_who_were_never_here_do_not_count(self, scene: Scene) -> None:
+        await admin(scene, "root")
+        await scene.store.bind(ANN, INSTALLATION, Role.ADMIN, actor="root")  # an address
+        await scene.store.bind(TEAM, INSTALLATION, Role.ADMIN, actor="root")  # of nobody known
+
+        assert await self.refusal(scene, "root", ISSUER) == {"last_admin"}
+
+        await scene.store.sign_in(Person(ISSUER, "s", "ann", email="ann@example.org"))
+        assert await scene.store.unbind("root", INSTALLATION, actor="root", issuer=ISSUER)
+
+    async def test_the_only_member_of_a_group_of_admins_stays(self, scene: Scene) -> None:
+        await admin(scene, "root")
+        await scene.store.bind(TEAM, INSTALLATION, Role.ADMIN, actor="root")
+        bob = await scene.store.sign_in(Person(ISSUER, "b", "bob", groups=("team-shop",)))
+
+        assert await scene.store.unbind("root", INSTALLATION, actor="bob", issuer=ISSUER)
+        assert await self.refusal(scene, "team-shop", ISSUER) == {"last_admin"}
+        with pytest.raises(Conflict):
+            await scene.store.disable_principal(bob, disabled=True, actor="bob", issuer=ISSUER)
+
+        await scene.store.sign_in(Person(ISSUER, "c", "cyd", groups=("team-shop",)))
+        off = await scene.store.disable_principal(bob, disabled=True, actor="cyd", issuer=ISSUER)
+        assert off.disabled_at is not None
+
+    async def test_one_who_cannot_act_may_go(self, scene: Scene) -> None:
+        await admin(scene, "root")
+        await scene.store.bind(TEAM, INSTALLATION, Role.ADMIN, actor="root")
+
+        assert await scene.store.unbind("team-shop", INSTALLATION, actor="root")
 
     async def test_one_of_two_may_go(self, scene: Scene) -> None:
         await admin(scene, "root")

@@ -287,7 +287,11 @@ class TestPools:
         await scene.release()
 
         assert claimed == []
-        assert blocked.reasons[0].message.endswith("pool gpu is not for this project")
+        [reason] = blocked.reasons
+        assert (reason.gate, reason.message) == ("pool", "pool gpu was given to other projects")
+        assert reason.action == (
+            "name another pool, or let an admin give this one to default, too: rota pool list"
+        )
         assert await scene.state(other) is RunState.QUEUED
         assert [work.run for work in await scene.claim(gpu)] == [run]
 

@@ -696,6 +696,7 @@ READS = [
     "ended_waits",
     "events",
     "existing_projects",
+    "rights_changes",
     "failure_groups",
     "find_person",
     "followers",

@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from rota.domain.access import INSTALLATION, Rights, Role, Verb, everywhere
+from rota.domain.access import INSTALLATION, ProjectSet, Rights, Role, Verb, everywhere
 from rota.domain.errors import Conflict
 from rota.ports.queue import Wakes
-from rota.ports.records import NewToken
+from rota.ports.records import NewToken, Token
 from rota.store.store import SqlStore
 from testkit.builders import MINUTE, Scene
 from testkit.identity import (
@@ -316,3 +316,23 @@ async def test_tokens_of_a_project_are_listed_and_revoked_by_itself(scene: Scene
     assert not await scene.store.revoke_token("t_site", actor="ann", project="etl")
     assert not await scene.store.revoke_token("t_all", actor="ann", project=("etl", "web"))
     assert await scene.store.revoke_token("t_site", actor="ann", project="web")
+
+
+@pytest.mark.parametrize("project", [None, "etl", ("etl",)], ids=str)
+async def test_tokens_are_listed_in_parts_by_age(scene: Scene, project: ProjectSet) -> None:
+    await make_project(scene.store, "etl")
+    names = [f"n{number}" for number in range(5)]
+    for number, name in enumerate(names):
+        await scene.store.add_token(given(name, "etl"))
+        scene.advance(timedelta(seconds=number % 2))  # some at the same instant
+
+    listed: list[Token] = []
+    while part := await scene.store.tokens(
+        project=project, limit=2, before=(listed[-1].created_at, listed[-1].id) if listed else None
+    ):
+        assert len(part) <= 2
+        listed += part
+
+    assert len(listed) == len({each.id for each in listed}) == len(names)
+    ages = [(each.created_at, each.id) for each in listed]
+    assert ages == sorted(ages, reverse=True)

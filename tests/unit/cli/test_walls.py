@@ -161,7 +161,8 @@ def test_a_second_project_is_told_to_close_pools(rota: Console, server: Server) 
     created = rota("project", "create", "shop")
     listed = rota("pool", "list")
 
-    assert "several projects use default: no plain process may run there" in created.err
+    assert "several projects may use default now: jobs without walls start nothing" in created.err
+    assert "rota pool set default --project default" in created.err
     assert listed.lines[1].split()[3:] == ["refused:", "it", "is", "shared"]
 
 

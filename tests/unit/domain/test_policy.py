@@ -114,7 +114,7 @@ def test_pools_that_were_given_to_others_are_barred_whatever_the_policy_allows()
     assert PoolUse(given).bounds("shop", Policy()).barred == ("old",)
     assert PoolUse(given).bounds("web", Policy()).barred == ("both", "gpu", "old")
     [excess] = excesses(Bounds(Policy(pools=("gpu",)), ("gpu",)), job(pool="gpu"))
-    assert excess.message == "pool gpu is not for this project"
+    assert excess.message == "pool gpu was given to other projects"
 
 
 def test_priority_of_a_single_run_keeps_to_the_policy() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,13 +15,17 @@ from rota.domain.forecast.ahead import RunAhead, Source
 from rota.domain.ids import micros
 from rota.domain.run import AttemptResult
 from rota.domain.states import RunState
-from rota.operations import definitions, forecasts, pauses
-from rota.operations.forecasts import Question, look_ahead, predict_starts
+from rota.operations import definitions, forecast_inputs, forecasts, pauses
+from rota.operations.definitions import find_job
+from rota.operations.forecasts import Question, look_ahead, predict_starts, upcoming_jobs
+from rota.operations.tenants import Sight, sight_of
+from rota.operations.why import likely_start
 from rota.ports.work import Outcome
 from rota.server.scheduler.releaser import Follower
 from testkit.builders import closed_until, reported
 from testkit.cart_scenes import CartScene
 from testkit.clock import START
+from testkit.identity import make_project
 from tests.unit.server.scheduler.timeline import Timeline
 
 pytestmark = pytest.mark.anyio
@@ -464,3 +469,81 @@ async def test_predictions_are_compared_with_what_came(timeline: Timeline) -> No
     assert outlook.accuracy is not None
     assert (outlook.accuracy.starts, outlook.accuracy.near) == (1, 1)
     assert outlook.accuracy.usual_error == timedelta(seconds=1)
+
+
+class TestMembers:
+    """Whoever has a role in some projects only is told by what competes with their runs."""
+
+    async def two_pools(self, timeline: Timeline, *, is_given: bool = True) -> Sight:
+        """Two projects with jobs and a worker in pools of their own; what members of one see."""
+        for name, pool in (("shop", "gpu"), ("web", "big")):
+            await make_project(timeline.store, name)
+            if is_given:
+                await timeline.store.give_pool(pool, [name], actor="root")
+            await timeline.scene.worker(f"worker-{name}", slots=1, pool=pool)
+            jobs = [
+                {"name": each, "schedule": "every 10m", "expect": "8m", "pool": pool}
+                for each in ("first", "second")
+            ]
+            steps = {"steps": [{"run": "true"}]}
+            await timeline.apply_file({"project": name, "jobs": [job | steps for job in jobs]})
+        return await sight_of(timeline.engine, ["shop"])
+
+    async def test_a_forecast_of_its_pools_alone_is_the_same_and_reads_nothing_of_others(
+        self, timeline: Timeline
+    ) -> None:
+        sight = await self.two_pools(timeline)
+        length = 2 * HOUR
+
+        member = await look_ahead(timeline.engine, Question("shop", length=length, sight=sight))
+        admin = await look_ahead(timeline.engine, Question("shop", length=length))
+
+        told, expected = (
+            sorted((it.first.start_at, it.starts, it.longest_wait) for it in each.jobs)
+            for each in (member, admin)  # both come at once: which goes first is told by their ids
+        )
+        assert told == expected
+        assert len(told) == 2
+        assert [each.what for each in member.saturations] == [
+            each.what for each in admin.saturations
+        ]
+        assert {run.job.project for run in member.forecast.runs} == {"shop"}
+        assert {run.job.project for run in admin.forecast.runs} == {"shop", "web"}
+        assert (member.load.measure.capacity, admin.load.measure.capacity) == (1, 1002)
+
+    async def test_a_pool_that_is_for_all_makes_it_one_of_all(self, timeline: Timeline) -> None:
+        sight = await self.two_pools(timeline, is_given=False)
+
+        member = await look_ahead(timeline.engine, Question("shop", length=HOUR, sight=sight))
+        admin = await look_ahead(timeline.engine, Question("shop", length=HOUR))
+
+        assert member.forecast.runs == admin.forecast.runs
+        assert {run.job.project for run in member.forecast.runs} == {"shop", "web"}
+
+    async def test_what_comes_soon_and_when_a_run_starts_are_told_by_it_too(
+        self, timeline: Timeline
+    ) -> None:
+        sight = await self.two_pools(timeline)
+        engine = timeline.engine
+        scene = replace(timeline.scene, home="shop")
+        job = await find_job(engine, "first", project="shop")
+        run = await scene.show((await scene.trigger(job.id))[0])
+
+        forecast, soon = await upcoming_jobs(engine, "shop", HOUR, is_member=True)
+        starts_at = await likely_start(engine, run, sight)
+
+        assert {each.name for each in soon} == {"first", "second"}
+        assert {each.job.project for each in forecast.runs} == {"shop"}
+        assert starts_at == START
+        assert len(engine.ahead.groups) == 1
+
+    async def test_many_jobs_of_others_do_not_cut_it_short(
+        self, timeline: Timeline, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sight = await self.two_pools(timeline)
+        monkeypatch.setattr(forecast_inputs, "MOST_JOBS", 3)
+
+        member = await look_ahead(timeline.engine, Question("shop", length=HOUR, sight=sight))
+        admin = await look_ahead(timeline.engine, Question("shop", length=HOUR))
+
+        assert (member.forecast.is_cut, admin.forecast.is_cut) == (False, True)

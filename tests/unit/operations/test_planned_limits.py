@@ -220,9 +220,8 @@ async def test_how_large_a_pool_of_others_is_nobody_is_told(timeline: Timeline) 
         await definitions.apply(strict, file, actor="ann")
 
     [problem] = refused.value.problems
-    assert (
-        problem.message == "dump: pool gpu is not for this project by the policy of project default"
-    )
+    assert problem.message == "dump: pool gpu was given to other projects"
+    assert "policy" not in problem.hint
 
 
 async def test_a_resource_of_workers_that_becomes_shared_changes_the_jobs_of_the_file(

@@ -28,14 +28,15 @@ from rota.server.gateway.auth import (
     cookie_name,
 )
 from rota.server.gateway.cart_submissions import NDJSON
-from rota.server.gateway.forecasts import Turns
 from rota.server.gateway.metrics import Requests
 from rota.server.gateway.middleware import Access, BodyLimit, SecurityHeaders
 from rota.server.gateway.pages import Readiness
 from rota.server.gateway.parameters import GatewaySettings, Router
 from rota.server.gateway.parsing import ParsingPool
 from rota.server.gateway.proxies import Proxied, check_prefix, prefix_of
+from rota.server.gateway.turns import OpenStreams, Turns, too_much_work
 
+_THREADS = 2  # that compute: they share one interpreter with the loop, which renews leases
 _MEANINGFUL_ERRORS = (RotaError, RequestValidationError, HTTPException)
 
 
@@ -72,7 +73,12 @@ def create_app(
     app.state.tokens = trusted
     app.state.requests = requests
     app.state.parsing = ParsingPool()
-    app.state.forecasts, app.state.simulations = Turns(), Turns()
+    app.state.forecasts, app.state.simulations = (
+        Turns(too_much_work, at_once=_THREADS) for _ in range(2)
+    )
+    app.state.streams = OpenStreams(
+        of_caller=settings.max_streams_per_caller, in_all=settings.max_streams
+    )
     app.state.readiness = readiness or Readiness(engine)
     app.state.wrong_secrets = wrong
     app.state.wrong_logins = WrongSecrets(settings.wrong_logins, settings.wrong_secrets_per)

@@ -9,6 +9,7 @@ learns of what is not theirs: unknown caller (401), project that is not there or
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -62,6 +63,7 @@ REQUEST_HEADER = "X-Rota-Request"  # no foreign page can make a browser send it
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _MAX_SECRET = 512  # characters of one of Rota's own
 _MAX_TRUSTED = 10_000
+_LOOK_EVERY = 60.0  # seconds, where nobody's rights change: that a token is used is noted then
 _MAX_PROJECTS = 10_000
 _LISTEN = timedelta(minutes=1)
 
@@ -74,11 +76,19 @@ class Credential:
     is_cookie: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Trusted:
+    caller: Caller
+    until: float  # monotonic, as the next
+    at_most: float  # until when it may be trusted as long as nobody's rights change
+
+
 class TrustedTokens:
     """Cache of secrets, their owners, and projects, read from the store and kept for a moment.
 
     Where there are too many, those that were not shown for longest go first. It is emptied when any
-    server of the store changes what somebody may do (`run`, a loop of the server).
+    server of the store changes what somebody may do (`run`, a loop of the server). What nobody told
+    this server is found by a number in the store, which is read once in a moment for all callers.
     """
 
     name: ClassVar[str] = "trusted-tokens"
@@ -95,7 +105,10 @@ class TrustedTokens:
         self._wrong = wrong
         self._trust_for = trust_for.total_seconds()
         self._monotonic = monotonic
-        self._callers: OrderedDict[tuple[str, bool], tuple[Caller, float]] = OrderedDict()
+        self._callers: OrderedDict[tuple[str, bool], _Trusted] = OrderedDict()
+        self._seen_changes: int | None = None  # in the store
+        self._unchanged_until = 0.0  # monotonic: since they were seen less than a moment has passed
+        self._seeing = asyncio.Lock()
         self._projects: dict[str, float] = {}  # until when each is taken to exist
         self.changes = 0  # of anybody's rights, as far as this server was told
 
@@ -124,16 +137,30 @@ class TrustedTokens:
             raise invalid_token(secret)
         key, now = (digest(secret), is_cookie), self._monotonic()
         known = self._callers.get(key)
-        if known and known[1] > now:
-            self._callers.move_to_end(key)
-            return known[0]
+        if known and (known.until > now or (known.at_most > now and await self._is_unchanged(now))):
+            if key in self._callers:
+                self._callers.move_to_end(key)
+            return known.caller
         changes = self.changes
         caller = await authenticate(self._engine, secret, is_cookie=is_cookie)
         # A token that was revoked since the look began may have been read before: it is not kept.
         if changes == self.changes:
             # From `now`, before the look: a slow store does not prolong the life of a token.
-            self._keep(key, caller, now + self._trust_for)
+            self._keep(key, caller, now)
         return caller
+
+    async def _is_unchanged(self, now: float) -> bool:
+        """Return whether a moment ago rights were as when what is kept was read."""
+        changes = self.changes
+        async with self._seeing:
+            if self._unchanged_until <= now:
+                seen = await self._engine.store.rights_changes()
+                if seen != self._seen_changes:
+                    self._seen_changes = seen
+                    self.forget()
+                # From before the look, as above.
+                self._unchanged_until = now + self._trust_for
+        return changes == self.changes
 
     def forget(self) -> None:
         """Clear the cache, because rights have changed; call it after the commit."""
@@ -159,8 +186,10 @@ class TrustedTokens:
                 self._projects.clear()
             self._projects[project] = now + self._trust_for
 
-    def _keep(self, key: tuple[str, bool], caller: Caller, until: float) -> None:
-        self._callers[key] = (caller, until)
+    def _keep(self, key: tuple[str, bool], caller: Caller, now: float) -> None:
+        until = now + self._trust_for
+        lasts = min(caller.lasts.total_seconds(), _LOOK_EVERY) if caller.lasts else 0.0
+        self._callers[key] = _Trusted(caller, until, now + lasts)
         self._callers.move_to_end(key)
         if len(self._callers) > _MAX_TRUSTED:
             self._callers.popitem(last=False)

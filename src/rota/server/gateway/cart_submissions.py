@@ -9,9 +9,10 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from rota.domain.carts.definition import MAX_ITEMS, CartItem
 from rota.domain.carts.intake import MAX_PROBLEMS
@@ -30,7 +31,7 @@ from rota.server.gateway.parsers import (
     parse_items,
 )
 from rota.server.gateway.parsing import ParsingPool
-from rota.server.gateway.routing import JSON
+from rota.server.gateway.routing import JSON, refuse_gone
 
 T = TypeVar("T")
 Block = tuple[int, bytes]  # number of its first line, and its text
@@ -55,13 +56,11 @@ async def parsed_body(request: Request, function: Callable[..., T], **options: A
     if _is_small(request, pool.limits.in_place):
         return await pool.parse(function, await request.body(), **options)
 
-    async def refuse_gone() -> None:
-        if await request.is_disconnected():
-            raise ClientDisconnect
-
     async with pool.turn(request.state.caller.name):
         body = await request.body()
-        return await pool.parse(function, body, refuse_gone=refuse_gone, **options)
+        return await pool.parse(
+            function, body, refuse_gone=partial(refuse_gone, request), **options
+        )
 
 
 def _is_small(request: Request, most: int) -> bool:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Depends, Path, Query
@@ -22,9 +20,7 @@ from rota.domain.access import ProjectSet
 from rota.domain.carts.definition import MAX_ORDER, CartRules, Share
 from rota.domain.carts.facts import ItemState
 from rota.domain.errors import Invalid, Problem
-from rota.domain.ids import instant, micros
 from rota.domain.quantities import format_duration
-from rota.domain.schedule.sources import LAST_MICROS
 from rota.operations import carts
 from rota.operations.cart_changes import cause_meant
 from rota.operations.cart_templates import (
@@ -47,9 +43,10 @@ from rota.server.gateway.filters import (
     CreatedBy,
     Cursor,
     Limit,
-    bad_cursor,
     creator_meant,
+    decode_age,
     decode_cursor,
+    encode_age,
     encode_cursor,
     page,
     parse_cart_filter,
@@ -90,7 +87,6 @@ LEGEND: Mapping[str, str] = {
     "M": "MISSED",
 }
 _LETTERS = {state: letter for letter, state in LEGEND.items()}
-_MICROS = re.compile(r"[0-9]{1,20}")
 
 ItemKey = Annotated[str, Field(max_length=200, pattern=PLAIN, examples=["db-001"])]
 _State = Annotated[str, Field(max_length=1_000)]
@@ -213,23 +209,13 @@ def cart_query(
         project=project,
         name_like=wanted.name_like,
         states=sorted(wanted.states or ()),
-        before=_position(cursor),
+        before=decode_age("carts", cursor),
         limit=limit + 1,
     )
 
 
 def cart_cursor(cart: Cart) -> str:
-    return encode_cursor("carts", f"{micros(cart.created_at)} {cart.id}")
-
-
-def _position(cursor: str | None) -> tuple[datetime, str] | None:
-    """Return creation time and id of the previous page's last cart; None: the first page."""
-    if cursor is None:
-        return None
-    at, _, cart = decode_cursor("carts", cursor, "").partition(" ")
-    if not _MICROS.fullmatch(at) or int(at) > LAST_MICROS:
-        raise bad_cursor()
-    return instant(int(at)), cart
+    return encode_age("carts", cart.created_at, cart.id)
 
 
 def item_query(

@@ -20,6 +20,7 @@ from rota.domain.errors import Invalid
 from rota.operations.carts import find_cart
 from rota.operations.engine import Engine
 from rota.operations.output import follow_events
+from rota.operations.tokens import Caller
 from rota.ports.records import Event
 from rota.server.gateway.auth import Listed, TrustedTokens, is_still_admitted
 from rota.server.gateway.filters import (
@@ -38,6 +39,7 @@ from rota.server.gateway.parameters import (
     api_router,
 )
 from rota.server.gateway.routing import encode
+from rota.server.gateway.turns import OpenStreams
 
 MOST_LATEST = 100_000
 KEEP_ALIVE = b": still here\n\n"
@@ -54,20 +56,26 @@ def frame(data: bytes, *, event: str = "", event_id: str = "") -> bytes:
 
 
 class EventStream(StreamingResponse):
-    """Response that sends frames as they come, and closes their source when the caller is gone."""
+    """Response that sends frames as they come, for as long as its caller may see them.
+
+    It closes their source when the caller is gone. Refused if too many streams are open.
+    """
 
     media_type = "text/event-stream"
 
-    def __init__(self, frames: Frames) -> None:
+    def __init__(self, frames: Frames, request: Request) -> None:
+        frames = while_allowed(frames, still_allowed(request))
         # nginx would otherwise collect frames before it passes them on.
         super().__init__(frames, headers={"X-Accel-Buffering": "no"})
         self._frames = frames
+        self._streams: OpenStreams = request.app.state.streams
+        self._caller: Caller = request.state.caller
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            await self._frames.aclose()
+        # Counted here, not in the route: whatever is begun here is also ended here.
+        async with aclosing(self._frames):
+            with self._streams.one_of(self._caller.name):
+                await super().__call__(scope, receive, send)
 
 
 def still_allowed(request: Request) -> Callable[[], Awaitable[bool]]:
@@ -235,7 +243,7 @@ async def stream_events(
     among = await _among(engine, project, cart)
     batches = follow_events(engine, after, **among)
     frames = _frames(engine, batches, settings.base_url, among["projects"])
-    return EventStream(while_allowed(frames, still_allowed(request)))
+    return EventStream(frames, request)
 
 
 def _position(event_id: str) -> int:

@@ -22,9 +22,10 @@ from rota.api.answers import Answer, Page
 from rota.domain.access import INSTALLATION, ProjectSet, Role, Verb
 from rota.domain.carts.facts import FINAL_CART_STATES, CartState
 from rota.domain.errors import Invalid, Problem, did_you_mean, listed, quoted
-from rota.domain.ids import BackfillId, CartId
+from rota.domain.ids import BackfillId, CartId, instant, micros
 from rota.domain.run import Trigger
 from rota.domain.schedule.expressions import Reading, read_instant
+from rota.domain.schedule.sources import LAST_MICROS
 from rota.domain.states import FINAL_STATES, RunState
 from rota.operations.tokens import Caller
 
@@ -210,6 +211,7 @@ ME = "me"  # how callers call themselves
 MAX_LIMIT = 1_000
 MAX_INTEGER = 2**63 - 1  # what every store can compare
 _MAX_CURSOR = 1_000
+_MICROS = re.compile(r"[0-9]{1,20}")
 
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="how many at most")]
 CreatedBy = Annotated[
@@ -255,6 +257,21 @@ def decode_cursor(kind: str, cursor: str | None, default: Position) -> Position:
     if given == kind and type(position) is type(default) and _is_usable(position):
         return position
     raise bad_cursor()
+
+
+def encode_age(kind: str, created_at: datetime, ident: str) -> str:
+    """Encode the cursor of a list that is in order of age."""
+    return encode_cursor(kind, f"{micros(created_at)} {ident}")
+
+
+def decode_age(kind: str, cursor: str | None) -> tuple[datetime, str] | None:
+    """Return creation time and id of the previous page's last entry; None: the first page."""
+    if cursor is None:
+        return None
+    at, _, ident = decode_cursor(kind, cursor, "").partition(" ")
+    if not _MICROS.fullmatch(at) or int(at) > LAST_MICROS:
+        raise bad_cursor()
+    return instant(int(at)), ident
 
 
 def bad_cursor() -> Invalid:

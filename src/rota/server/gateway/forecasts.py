@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from math import isinf
@@ -12,11 +10,10 @@ from typing import Annotated
 import msgspec
 from fastapi import Depends, Query
 from pydantic import Field
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from rota.api import forecasts as api
 from rota.api.forecasts import Comparison, SimulationReport
-from rota.domain.errors import Unavailable
 from rota.domain.forecast.ahead import Durations, RunAhead
 from rota.domain.forecast.forecast import (
     NOTICED_SECONDS,
@@ -49,7 +46,8 @@ from rota.server.gateway.parameters import (
     read_times,
     zone_given,
 )
-from rota.server.gateway.routing import fill
+from rota.server.gateway.routing import fill, refuse_gone
+from rota.server.gateway.turns import Turns
 
 router = api_router("forecast")
 simulation_router = api_router("simulations")
@@ -83,44 +81,6 @@ class SimulationBody(Body):
     ]
 
 
-class Turns:
-    """Long work of callers: one piece of each at a time, and few in all; others wait.
-
-    Threads that compute share one interpreter with the loop, which renews leases and answers all.
-    """
-
-    def __init__(self, most: int = 2, waiting_of_caller: int = 4) -> None:
-        self._slots = asyncio.Semaphore(most)
-        self._waiting_of_caller = waiting_of_caller
-        self._locks: dict[str, asyncio.Lock] = {}
-        self._wanted: Counter[str] = Counter()
-
-    @asynccontextmanager
-    async def of(self, request: Request, caller: Caller) -> AsyncIterator[None]:
-        """Wait for a turn; raise `Unavailable` if the caller waits for too many already.
-
-        Nothing is done for a client that has left meanwhile.
-        """
-        name = caller.name
-        if self._wanted[name] > self._waiting_of_caller:
-            raise Unavailable(
-                f"{self._wanted[name]} of {name} are under way or wait",
-                code="too_many_at_once",
-                hint="ask again in a few seconds; one after another is fastest",
-                facts={"retry_after_seconds": 3},
-            )
-        self._wanted[name] += 1
-        try:
-            async with self._locks.setdefault(name, asyncio.Lock()), self._slots:
-                if await request.is_disconnected():
-                    raise ClientDisconnect
-                yield
-        finally:
-            self._wanted[name] -= 1
-            if not self._wanted[name]:
-                del self._wanted[name], self._locks[name]
-
-
 async def _forecasts(request: Request) -> Turns:
     turns: Turns = request.app.state.forecasts
     return turns
@@ -129,6 +89,14 @@ async def _forecasts(request: Request) -> Turns:
 async def _simulations(request: Request) -> Turns:
     turns: Turns = request.app.state.simulations
     return turns
+
+
+@asynccontextmanager
+async def _turn(turns: Turns, caller: Caller, request: Request) -> AsyncIterator[None]:
+    """Wait for the caller's turn; nothing is worked out for a client that has left meanwhile."""
+    async with turns.of(caller.name):
+        await refuse_gone(request)
+        yield
 
 
 Forecasts = Annotated[Turns, Depends(_forecasts)]
@@ -283,7 +251,7 @@ async def show_forecast(
         creator_meant(caller, project, created_by),
         await sight_of(engine, caller.projects),
     )
-    async with turns.of(request, caller):
+    async with _turn(turns, caller, request):
         return forecast_answer(await look_ahead(engine, question))
 
 
@@ -303,6 +271,6 @@ async def simulate(
     change = Change(body.add_workers, body.move, body.without)
     sight = await sight_of(engine, caller.projects)
     length = parse_duration(body.length)
-    async with turns.of(request, caller):
+    async with _turn(turns, caller, request):
         found = await simulate_change(engine, project, change, length, sight)
     return Comparison(before=_report_answer(found.before), after=_report_answer(found.after))

@@ -5,6 +5,7 @@ Whatever somebody else has written goes through `escape`.
 
 from __future__ import annotations
 
+import re
 from html import escape
 from urllib.parse import urlencode
 
@@ -12,6 +13,7 @@ from rota.domain.credentials import shown_code
 from rota.ports.logins import DeviceGrant
 
 STYLE_PATH = "/style.css"
+_CODE, _AS_CODE = re.compile("`([^`]+)`"), r"<code>\1</code>"  # commands in hints
 STYLE = """\
 :root { color-scheme: light dark; --bg: #FAF9F6; --surface: #FFFFFF; --sunken: #F1EFEA;
   --ink: #1C1B19; --ink-2: #57534C; --line: #DEDAD2; --strong: #8F897F; --accent: #4340C4;
@@ -107,7 +109,7 @@ def _ways_in(prefix: str, next_path: str, *, has_provider: bool) -> str:
 
 def refusal_page(prefix: str, why: str, what_to_do: str) -> str:
     """Say why somebody is not let in, and what to do about it."""
-    hint = f"<p>{escape(_sentence(what_to_do))}</p>" if what_to_do else ""
+    hint = f"<p>{_CODE.sub(_AS_CODE, escape(_sentence(what_to_do)))}</p>" if what_to_do else ""
     return page(
         "Not logged in",
         f'<p class="why">{escape(_sentence(why))}</p>{hint}'

@@ -33,8 +33,6 @@ from rota.server.gateway.events import (
     STREAM_RESPONSES,
     EventStream,
     frame,
-    still_allowed,
-    while_allowed,
 )
 from rota.server.gateway.filters import MAX_INTEGER, MAX_LIMIT, Limit
 from rota.server.gateway.parameters import NamedRun, UsedEngine, api_router
@@ -223,7 +221,7 @@ async def stream_log(
     if last_event_id:
         start, from_line = _position(last_event_id)
     followed = follow_run(engine, run, start, from_line)
-    return EventStream(while_allowed(_frames(engine, run, followed), still_allowed(request)))
+    return EventStream(_frames(engine, run, followed), request)
 
 
 def _position(event_id: str) -> tuple[int, int]:

@@ -49,6 +49,8 @@ class GatewaySettings:
     wrong_secrets: int = 100  # with requests, where a program may repeat a token that has expired
     wrong_secrets_per: timedelta = timedelta(minutes=1)
     trust_tokens_for: timedelta = timedelta(seconds=5)  # before the store is asked again
+    max_streams: int = 2_000  # that are open at once; further ones are refused
+    max_streams_per_caller: int = 100
 
     def path_to(self, path: str) -> str:
         """Return the path by which a browser reaches a page, below the prefix of `public_url`."""

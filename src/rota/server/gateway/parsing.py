@@ -17,7 +17,7 @@ import struct
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, BinaryIO, TypeVar, cast
@@ -35,6 +35,7 @@ from rota.server.gateway.parsing_wire import (
     read_part,
     rebuilt,
 )
+from rota.server.gateway.turns import Turns
 
 T = TypeVar("T")
 
@@ -72,30 +73,19 @@ class ParsingPool:
         self.limits = limits or ParsingLimits()
         self._slots = asyncio.Semaphore(self.limits.processes)
         self._waiting = 0
-        self._turns: dict[str, _Turn] = {}
+        self._turns = Turns(_too_many, waiting_of_caller=self.limits.waiting_of_caller)
         self._idle: list[_Child] = []
         self._children: set[_Child] = set()
         self._ending: asyncio.TimerHandle | None = None
         self._is_closed = False
 
-    @asynccontextmanager
-    async def turn(self, caller: str) -> AsyncIterator[None]:
+    def turn(self, caller: str) -> AbstractAsyncContextManager[None]:
         """Wait until no other file of this caller is being read or parsed.
 
         Take it before a body is read: what waits then waits at its sender. Raise `Unavailable` if
         too many wait already.
         """
-        turn = self._turns.setdefault(caller, _Turn())
-        if turn.wanted > self.limits.waiting_of_caller:
-            raise _too_many(f"{turn.wanted} files of {caller} are being read or wait")
-        turn.wanted += 1
-        try:
-            async with turn.lock:
-                yield
-        finally:
-            turn.wanted -= 1
-            if not turn.wanted:
-                self._turns.pop(caller, None)
+        return self._turns.of(caller)
 
     async def parse(
         self,
@@ -188,18 +178,6 @@ class ParsingPool:
             self._ending.cancel()
         while self._idle:
             self._idle.pop().hang_up()
-
-
-@dataclass(slots=True)
-class _Turn:
-    """Files of one caller, of which one is read."""
-
-    lock: asyncio.Lock
-    wanted: int
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.wanted = 0
 
 
 def _too_many(reason: str) -> Unavailable:

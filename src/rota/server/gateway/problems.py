@@ -37,6 +37,7 @@ STATUS: Mapping[str, int] = {
     "too_many_logins": 429,
     "too_many_files": 429,
     "too_many_at_once": 429,
+    "too_many_streams": 429,
     "internal": 500,
     "unavailable": 503,
 }
@@ -92,9 +93,14 @@ def _problem(error: RotaError, trace_id: str) -> Response:
 def _headers(error: RotaError, status: int) -> dict[str, str]:
     if status == 401:
         return {"WWW-Authenticate": "Bearer"}
-    if isinstance(error, Unavailable):
-        return {"Retry-After": str(error.facts.get("retry_after_seconds", 1))}
-    return {}
+    seconds = retry_after(error)
+    return {"Retry-After": seconds} if seconds else {}
+
+
+def retry_after(error: RotaError) -> str:
+    """Return after how many seconds to try again; "": that would not help."""
+    is_passing = isinstance(error, Unavailable)
+    return str(error.facts.get("retry_after_seconds", 1)) if is_passing else ""
 
 
 def _from_http(error: HTTPException) -> RotaError:

@@ -15,7 +15,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.dependencies.utils import get_flat_params, get_typed_return_annotation
 from fastapi.params import Query
 from fastapi.routing import APIRoute
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
@@ -186,3 +186,9 @@ def _calls_inside(dependant: Dependant) -> Iterator[Callable[..., Any] | None]:
 class _StrictRequest(Request):
     async def json(self) -> Any:
         return parse_json(await self.body())
+
+
+async def refuse_gone(request: Request) -> None:
+    """Raise `ClientDisconnect` if nobody waits for the answer any more."""
+    if await request.is_disconnected():
+        raise ClientDisconnect

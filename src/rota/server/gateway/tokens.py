@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Annotated
+from functools import partial
+from typing import Annotated, TypeVar
 
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from rota.api import tokens as api
-from rota.api.answers import Page
-from rota.domain.access import Role, TokenTerms, Verb, highest
+from rota.api.answers import Answer, Page
+from rota.domain.access import ProjectSet, Role, TokenTerms, Verb, highest
 from rota.domain.errors import Denied
 from rota.domain.quantities import parse_duration
 from rota.operations import credentials, tokens
@@ -31,6 +33,7 @@ from rota.server.gateway.auth import (
     address_of,
     cookie_name,
 )
+from rota.server.gateway.filters import Cursor, Limit, decode_age, encode_age, page
 from rota.server.gateway.parameters import (
     Body,
     Duration,
@@ -42,6 +45,8 @@ from rota.server.gateway.parameters import (
     open_router,
 )
 from rota.server.gateway.routing import fill
+
+A = TypeVar("A", bound=Answer)
 
 router = api_router("tokens")
 login_router = open_router("callers", prefix=API)
@@ -96,10 +101,11 @@ def _verbs(verbs: frozenset[Verb] | None) -> tuple[str, ...] | None:
 
 
 @router.get("/tokens")
-async def list_tokens(projects: Managed, engine: UsedEngine) -> Page[api.Token]:
+async def list_tokens(
+    projects: Managed, engine: UsedEngine, limit: Limit = 100, cursor: Cursor = None
+) -> Page[api.Token]:
     """API tokens that the caller may revoke, newest first, without their secrets."""
-    found = await tokens.list_tokens(engine, projects)
-    return Page(items=tuple(map(token_answer, found)))
+    return await _page(engine, "api", token_answer, limit, cursor, project=projects)
 
 
 @router.post("/tokens", status_code=201)
@@ -136,10 +142,11 @@ async def revoke_token(
 
 
 @router.get("/worker_tokens")
-async def list_worker_tokens(actor: InstallationAdmin, engine: UsedEngine) -> Page[api.WorkerToken]:
+async def list_worker_tokens(
+    actor: InstallationAdmin, engine: UsedEngine, limit: Limit = 100, cursor: Cursor = None
+) -> Page[api.WorkerToken]:
     """Tokens of workers, newest first, without their secrets."""
-    found = await tokens.list_worker_tokens(engine)
-    return Page(items=tuple(fill(api.WorkerToken, token) for token in found))
+    return await _page(engine, "worker", partial(fill, api.WorkerToken), limit, cursor)
 
 
 @router.post("/worker_tokens", status_code=201)
@@ -164,10 +171,11 @@ async def revoke_worker_token(actor: InstallationAdmin, engine: UsedEngine, toke
 
 
 @router.get("/join_tokens")
-async def list_join_tokens(actor: InstallationAdmin, engine: UsedEngine) -> Page[api.JoinToken]:
+async def list_join_tokens(
+    actor: InstallationAdmin, engine: UsedEngine, limit: Limit = 100, cursor: Cursor = None
+) -> Page[api.JoinToken]:
     """Tokens by which workers join, newest first, without their secrets."""
-    found = await credentials.list_join_tokens(engine)
-    return Page(items=tuple(fill(api.JoinToken, token) for token in found))
+    return await _page(engine, "join", partial(fill, api.JoinToken), limit, cursor)
 
 
 @router.post("/join_tokens", status_code=201)
@@ -189,6 +197,21 @@ async def create_join_token(
 async def revoke_join_token(actor: InstallationAdmin, engine: UsedEngine, token_id: str) -> None:
     """End a join token; workers that have joined with it stay."""
     await tokens.revoke_token(engine, token_id, actor=actor.name)
+
+
+async def _page(
+    engine: Engine,
+    kind: str,
+    answer: Callable[[Token], A],
+    limit: int,
+    cursor: str | None,
+    *,
+    project: ProjectSet = None,
+) -> Page[A]:
+    word = f"{kind} tokens"
+    before = decode_age(word, cursor)
+    found = await engine.store.tokens(kind, project, before=before, limit=limit + 1)
+    return page(found, limit, answer, lambda it: encode_age(word, it.created_at, it.id))
 
 
 def _lifetime(text: str | None) -> timedelta | None:

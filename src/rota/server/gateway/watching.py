@@ -37,8 +37,6 @@ from rota.server.gateway.events import (
     STREAM_RESPONSES,
     EventStream,
     frame,
-    still_allowed,
-    while_allowed,
 )
 from rota.server.gateway.output import lines_news
 from rota.server.gateway.parameters import NamedCart, NamedRun, UsedEngine, api_router
@@ -75,7 +73,7 @@ async def stream_run(
     """
     place = place_in(last_event_id) if last_event_id else None
     frames = _frames(engine, run, watch_run(engine, run, place, lines))
-    return EventStream(while_allowed(frames, still_allowed(request)))
+    return EventStream(frames, request)
 
 
 def place_in(event_id: str) -> Place:
@@ -126,7 +124,7 @@ async def stream_cart(
     cart). Each has all there is to tell: who comes back asks again.
     """
     frames = _cart_frames(watch_cart(engine, cart))
-    return EventStream(while_allowed(frames, still_allowed(request)))
+    return EventStream(frames, request)
 
 
 async def _cart_frames(

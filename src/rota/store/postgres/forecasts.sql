@@ -4,3 +4,9 @@ SELECT id, (SELECT string_agg((ended_at - started_at)::TEXT, ',') FROM (SELECT s
     FROM run WHERE job_id = job.id ORDER BY seq DESC LIMIT :looked_at) AS newest
     WHERE state = 'COMPLETED' AND started_at IS NOT NULL) AS durations
 FROM job WHERE id = ANY(:ids);
+
+-- name: pools_named
+-- Pools that jobs of some projects name.
+SELECT DISTINCT job_version.rules::json ->> 'pool' AS pool FROM job
+JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
+WHERE job.project = ANY(:projects) AND job.deleted_at IS NULL;

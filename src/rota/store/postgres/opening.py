@@ -116,7 +116,7 @@ async def migrate(connection: asyncpg.Connection[asyncpg.Record]) -> None:
             lock = "SELECT pg_advisory_xact_lock($1)"
             await connection.execute(lock, _MIGRATION_LOCK, timeout=_MIGRATION_SECONDS)
             version = await _version(connection)
-            for number in range(version + 1, newest + 1):
+            for number in sorted(each for each in migrations if each > version):
                 script = migrations[number].read_text("utf-8")
                 await connection.execute(script, timeout=_MIGRATION_SECONDS)
                 await _set_version(connection, number)

@@ -14,9 +14,10 @@ from anyio.lowlevel import checkpoint
 from fastapi.routing import APIRoute
 from starlette.routing import Mount
 
-from rota.domain.access import Role, Verb
+from rota.domain.access import Role, TokenTerms, Verb
 from rota.domain.errors import Denied, NotFound
 from rota.operations.engine import Engine
+from rota.operations.tokens import create_token
 from rota.ports.queue import CALLERS
 from rota.ports.store import Store
 from rota.server.gateway.app import api_routers
@@ -300,12 +301,80 @@ async def test_a_secret_is_trusted_only_for_a_moment(served: Served) -> None:
         await tokens.caller(secret)
 
 
+async def test_a_program_that_calls_again_is_looked_up_once_a_minute(served: Served) -> None:
+    now = [0.0]  # monotonic
+    looks = CountedLooks(served.engine.store)
+    engine = replace(served.engine, store=cast("Store", looks))
+    tokens = TrustedTokens(engine, timedelta(seconds=1), lambda: now[0])
+    secrets = [served.secrets[role] for role in (Role.VIEWER, Role.OPERATOR)]
+    for now[0] in (0.0, 1.0):  # at the first look nobody knows since when rights are as they are
+        for secret in secrets:
+            await tokens.caller(secret)
+    assert (looks.looks, looks.changes_seen) == (4, 1)
+
+    for now[0] in (2.5, 4.0, 60.0):
+        for secret in secrets:
+            await tokens.caller(secret)
+    assert (looks.looks, looks.changes_seen) == (4, 4)
+
+    now[0] = 61.0
+    for secret in secrets:
+        await tokens.caller(secret)
+    assert (looks.looks, looks.changes_seen) == (6, 4)
+
+
+@pytest.mark.parametrize("way", ["revoked", "disabled", "unbound"])
+async def test_what_no_server_was_told_of_ends_a_program_after_a_moment(
+    served: Served, way: str
+) -> None:
+    now = [0.0]  # monotonic
+    tokens = TrustedTokens(served.engine, timedelta(seconds=1), lambda: now[0])
+    store = served.engine.store
+    secret = served.secrets[Role.VIEWER]
+    for now[0] in (0.0, 1.0):
+        await tokens.caller(secret)
+    now[0] = 2.0
+    caller = await tokens.caller(secret)
+
+    match way:
+        case "revoked":
+            await store.revoke_token(caller.token_id, actor="another server")
+        case "disabled":
+            await disable(store, caller.name)
+        case _:
+            await unbind(store, caller.name)
+
+    assert await tokens.caller(secret) == caller
+    now[0] = 3.0
+    if way == "unbound":
+        assert (await tokens.caller(secret)).rights.projects() == ()
+    else:
+        with pytest.raises(Denied):
+            await tokens.caller(secret)
+
+
+async def test_a_token_that_ends_soon_is_looked_up_after_a_moment(served: Served) -> None:
+    now = [0.0]  # monotonic
+    looks = CountedLooks(served.engine.store)
+    engine = replace(served.engine, store=cast("Store", looks))
+    tokens = TrustedTokens(engine, timedelta(seconds=1), lambda: now[0])
+    terms = TokenTerms(lifetime=timedelta(seconds=10))
+    _, soon = await create_token(
+        served.engine.store, name="soon", role=Role.VIEWER, actor="admin", terms=terms
+    )
+    for now[0] in (0.0, 2.0, 4.0, 11.0, 13.0):  # for the store no time passes
+        await tokens.caller(soon)
+
+    assert looks.looks == 3  # the first two, as above, and the last
+
+
 class CountedLooks:
     """A store that counts how often it is asked for a token."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.looks = 0
+        self.changes_seen = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -313,6 +382,10 @@ class CountedLooks:
     async def token_by_digest(self, digest: str) -> Any:
         self.looks += 1
         return await self._store.token_by_digest(digest)
+
+    async def rights_changes(self) -> int:
+        self.changes_seen += 1
+        return await self._store.rights_changes()
 
 
 def counted(served: Served) -> tuple[CountedLooks, TrustedTokens]:

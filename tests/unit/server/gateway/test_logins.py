@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
@@ -22,7 +22,7 @@ from rota.ports.projects import PrincipalKind, PrincipalRef
 from rota.server.gateway.app import create_app
 from rota.server.gateway.parameters import GatewaySettings
 from testkit.clock import FakeTicker
-from tests.unit.identity.published import ISSUER, PublishedProvider, key
+from tests.unit.identity.published import ISSUER, RULES, PublishedProvider, key
 from tests.unit.server.gateway.served import Served, serving_gateway
 
 pytestmark = pytest.mark.anyio
@@ -58,6 +58,14 @@ class Site:
         transport = httpx.ASGITransport(app=app)
         client = httpx.AsyncClient(transport=transport, base_url=SITE)
         return await self._clients.enter_async_context(client)
+
+    async def change_settings(self, browsers: list[httpx.AsyncClient], logins: Logins) -> None:
+        """Start the server anew with another provider; these browsers come to it."""
+        self.served.app = create_app(
+            replace(self.served.engine, logins=logins), GatewaySettings(base_url=SITE)
+        )
+        for browser in browsers:
+            browser._transport = httpx.ASGITransport(app=self.served.app)
 
     async def log_in(
         self, browser: httpx.AsyncClient, user: str = "ann", next_path: str = "/"
@@ -604,6 +612,43 @@ class TestLogouts:
         assert await site.who(ann) == "ann"
 
 
+class TestFormerProviders:
+    """Sessions of people whom a provider knows that is in the settings no longer."""
+
+    @pytest.mark.parametrize("is_replaced", [True, False], ids=["by another", "by none"])
+    async def test_no_other_provider_is_asked_about_them_and_they_last_as_if_theirs_were_away(
+        self, site: Site, is_replaced: bool
+    ) -> None:
+        terminal, ann = await site.browser(), await site.logged_in()
+        headers = {"Authorization": f"Bearer {await let_in(site, terminal)}"}
+        other = PublishedProvider(rules=replace(RULES, issuer="http://localhost:5000"))
+        other.refresh_tokens = dict.fromkeys(site.published.refresh_tokens, "ann")
+        site.published.asked.clear()
+        known = []
+        async with other.open() as provider:
+            logins = Logins(provider if is_replaced else None)
+            await site.change_settings([ann, terminal], logins)
+            for _ in range(13):
+                called = [await site.who(ann), await site.who(terminal, headers=headers)]
+                known.append(called)
+                site.advance(HOUR)
+
+        assert known == [["ann", "ann"]] * 12 + [[None, None]]
+        assert other.asked == site.published.asked == []
+
+    async def test_no_other_provider_is_told_of_them_at_their_logout(self, site: Site) -> None:
+        ann = await site.logged_in()
+        other = PublishedProvider(rules=replace(RULES, issuer="http://localhost:5000"))
+        async with other.open() as provider:
+            await site.change_settings([ann], Logins(provider))
+            ended = await ann.post("/api/v1/logout", headers={"X-Rota-Request": "1"})
+
+        assert ended.status_code == 204
+        assert "rota-logout-address" not in ended.headers
+        assert await site.who(ann) is None
+        assert other.asked == []
+
+
 class TestAccessTokens:
     async def test_an_access_token_has_the_rights_of_its_user(self, site: Site) -> None:
         browser = await site.logged_in()
@@ -854,6 +899,13 @@ class TestPages:
             page = await browser.get(path)
             assert page.status_code == 200
             assert 'href="/auth/login?next=%2F"' in page.text
+
+    async def test_a_link_that_is_over_names_the_command_for_another(self, served: Served) -> None:
+        page = await (await served.browser()).get("/login", params={"token": "rotal_old"})
+
+        assert page.status_code == 401
+        assert "<code>rota login-link</code>" in page.text
+        assert "`" not in page.text
 
     async def test_without_a_provider_the_link_is_named(self, served: Served) -> None:
         page = await served.get("/", None)

@@ -431,7 +431,7 @@ class TestTurns:
             async with pool.turn(name):
                 pass
 
-        assert pool._turns == {}
+        assert pool._turns.callers == []
 
 
 async def _refused(act: Callable[[], Awaitable[None]]) -> str:

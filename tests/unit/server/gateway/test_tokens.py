@@ -78,6 +78,36 @@ async def test_a_wrong_token_is_not_made(served: Served, change: dict[str, objec
     assert len((await served.get("tokens")).json()["items"]) == len(Role)
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("tokens", {"role": "viewer"}),
+        ("worker_tokens", {}),
+        ("join_tokens", {}),
+    ],
+)
+async def test_tokens_are_listed_in_parts(
+    served: Served, path: str, body: dict[str, object]
+) -> None:
+    for number in range(5):
+        named = {} if path == "join_tokens" else {"name": f"n{number}"}
+        assert (await served.post(path, json=body | named)).status_code == 201
+    every = (await served.get(path, params={"limit": "1000"})).json()
+
+    ids, cursor = [], None
+    while True:
+        params = {"limit": "2"} | ({"cursor": cursor} if cursor else {})
+        part = (await served.get(path, params=params)).json()
+        assert len(part["items"]) <= 2
+        ids += [each["id"] for each in part["items"]]
+        if (cursor := part["next_cursor"]) is None:
+            break
+
+    assert every["next_cursor"] is None
+    assert ids == [each["id"] for each in every["items"]]
+    assert len(ids) >= 5
+
+
 class TestJoinTokens:
     async def test_new_one_is_for_one_worker_within_an_hour_unless_it_is_said(
         self, served: Served

@@ -57,6 +57,7 @@ from rota.server.gateway.rpc.server import (
     refuse,
 )
 from rota.server.gateway.runs import run_answer, run_page
+from rota.server.gateway.turns import OpenStreams
 from rota.server.gateway.watching import news_answer, place_in
 
 Projects: TypeAlias = tuple[str, ...] | None
@@ -86,10 +87,12 @@ class SchedulerService(SchedulerServicer):
         settings: GatewaySettings,
         tokens: TrustedTokens,
         parsing: ParsingPool,
+        streams: OpenStreams,
     ) -> None:
         self._engine = engine
         self._settings = settings
         self._parsing = parsing
+        self._streams = streams
         self.tokens = tokens
         self.proxies = TrustedProxies(settings.trusted_proxies)
 
@@ -189,7 +192,10 @@ class SchedulerService(SchedulerServicer):
         self, request: pb.GetJobsInNext5MinsRequest, caller: Caller
     ) -> pb.GetJobsInNext5MinsResponse:
         project, creator = messages.project_of(request.project), _creator(request, caller)
-        forecast, found = await upcoming_jobs(self._engine, project, _HORIZON, creator)
+        is_member = caller.projects is not None
+        forecast, found = await upcoming_jobs(
+            self._engine, project, _HORIZON, creator, is_member=is_member
+        )
         return pb.GetJobsInNext5MinsResponse(jobs=[upcoming_job(forecast, job) for job in found])
 
     @needs(READS)
@@ -238,10 +244,11 @@ class SchedulerService(SchedulerServicer):
         caller: Caller | None = None
         try:
             caller, projects = await self._watcher(request, context)
-            if request.run:
-                await self._follow_run(request, context)
-            else:
-                await self._follow(request, projects, context)
+            with self._streams.one_of(caller.name):
+                if request.run:
+                    await self._follow_run(request, context)
+                else:
+                    await self._follow(request, projects, context)
         except RotaError as error:
             note("Watch", caller, began, error)
             await refuse(context, error)

@@ -17,7 +17,7 @@ from rota.domain.errors import Denied, RotaError, Unavailable
 from rota.operations.tokens import Caller
 from rota.ports.rpc import MAX_MESSAGE, bearer_in, host_of_peer, rpc_status_of
 from rota.server.gateway.auth import Need, TrustedTokens
-from rota.server.gateway.problems import HIDDEN, MAX_DETAIL
+from rota.server.gateway.problems import HIDDEN, MAX_DETAIL, retry_after
 from rota.server.gateway.proxies import TrustedProxies
 from rota.server.gateway.rpc.messages import problem_message, project_of
 
@@ -190,10 +190,12 @@ def _secret(context: Context) -> str:
 async def refuse(context: Context, error: Exception) -> NoReturn:
     """Abort a call with what its caller may know of an error."""
     told = error if isinstance(error, RotaError) else HIDDEN
-    trailing = (
+    trailing: tuple[tuple[str, str | bytes], ...] = (
         ("rota-code", told.code),
         ("rota-problem-bin", problem_message(told).SerializeToString()),
     )
+    if seconds := retry_after(told):
+        trailing += (("retry-after", seconds),)
     await context.abort(grpc.StatusCode[rpc_status_of(told)], told.message[:MAX_DETAIL], trailing)
 
 

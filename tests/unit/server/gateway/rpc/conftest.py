@@ -74,7 +74,7 @@ async def calling(tmp_path: Path, settings: GatewaySettings) -> AsyncIterator[Ca
         state = served.app.state
         tokens = TrustedTokens(served.engine, timedelta(0), wrong=state.wrong_secrets)
         ours = [
-            SchedulerService(served.engine, settings, tokens, state.parsing).add_to,
+            SchedulerService(served.engine, settings, tokens, state.parsing, state.streams).add_to,
             CartsService(served.engine, settings, tokens, state.parsing).add_to,
         ]
         server = await serve("127.0.0.1:0", ours)
