@@ -206,15 +206,18 @@ def git_server(
     folder: Path, certificate: Certificate | None = None, address: str = "127.0.0.1"
 ) -> Iterator[GitServer]:
     """Serve the repositories of a folder on a port of loopback, or of another address."""
-    handler = type("Handler", (_Handler,), {})
-    server = _Server((address, 0), handler)
+
+    class Handler(_Handler):
+        pass
+
+    server = _Server((address, 0), Handler)
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate.certificate, certificate.key)
         server.socket = context.wrap_socket(server.socket, server_side=True)
     scheme = "http" if certificate is None else "https"
     git = GitServer(folder, address, server.server_address[1], scheme)
-    handler.of = git
+    Handler.of = git
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     try:

@@ -49,9 +49,10 @@ class Machine:
 
     def start_with(self, given: dict[str, Any], script: str, **fields: object) -> RunDetail:
         """Execute a job with inputs behind the wall that the test is about."""
-        return settle(self.rota.client, self.start(script, given, **fields))
+        return settle(self.rota.client, self.start(script, given=given, **fields))
 
-    def start(self, script: str, given: dict[str, Any] | None = None, **fields: object) -> Run:
+    def start(self, script: str, **fields: Any) -> Run:
+        given = fields.pop("given", None)
         name = f"job{next(self._numbers)}"
         walls = {"isolation": "sandbox"} | fields
         if walls["isolation"] == "sandbox":
