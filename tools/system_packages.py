@@ -15,6 +15,7 @@ DAEMONS = {  # that Debian starts with a package, now and with the machine
     "docker-registry": ("docker-registry",),
     "docker.io": ("docker", "containerd"),
     "nginx": ("nginx",),
+    "openssh-server": ("ssh",),
     "pgbouncer": ("pgbouncer",),
     "redis-server": ("redis-server",),
 }
@@ -23,8 +24,10 @@ PACKAGES = {  # of commands that are called otherwise
     "bwrap": "bubblewrap",
     "chromedriver": "chromium-driver",
     "dockerd": "docker.io",
+    "go": "golang-go",
     "htpasswd": "apache2-utils",
     "ip": "iproute2",
+    "sshd": "openssh-server",
 }
 PLACES = f"{os.environ['PATH']}:/usr/sbin"  # where a user looks, and where daemons are
 

@@ -150,6 +150,7 @@ class Run(Answer, frozen=True, kw_only=True):
     note: Note | None = None  # None: no worker has it, or it has told nothing yet
     retry_of: str | None = None  # id of a run; None: it is no retry by hand
     follows: str | None = None  # the run whose end it answers
+    commit: str = ""  # that its code was fetched at; "": not yet, or it is not from git
     backfill: str | None = None  # None: it is of no backfill
     cart: str | None = None  # None: it is of no cart
     item: str | None = None  # its key in that cart; None: of no cart, or the check of one

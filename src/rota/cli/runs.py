@@ -201,6 +201,7 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime, *, wide: bo
             ("last line", inert_output(run.note.last_line) if run.note else ""),
             ("cause", _cause(run)),
             ("message", run.message),
+            ("commit", run.commit),
             ("isolation", walls_words(run)),
             ("trigger", f"{run.trigger} by {run.created_by}" if run.created_by else run.trigger),
             ("due", times.moment(run.due_at, present)),

@@ -20,8 +20,6 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import TypeAlias
 from urllib.parse import urljoin
 
-import idna
-
 from rota.domain.errors import Denied, Invalid, listed, quoted, shown
 
 Address: TypeAlias = IPv4Address | IPv6Address
@@ -186,6 +184,8 @@ def _parse_ipv6(url: str, text: str) -> str:
 
 def _as_ascii(url: str, host: str) -> str:
     """Return an international name as it is looked up (IDNA 2008)."""
+    import idna  # here: where sources are fetched there is nothing but Python itself
+
     try:
         name = idna.encode(host, uts46=True, std3_rules=True).decode("ascii")
     except idna.IDNAError:

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from rota.domain.git import WALLED_GIT
 from rota.domain.job import RunRules
 from rota.domain.quantities import format_duration, format_size
 from rota.domain.resources import UNIT, format_amount
@@ -255,6 +256,8 @@ def _of_shared_pool(bounds: Bounds, asked: RunRules) -> Iterator[Excess]:
 
 def _networks(walls: Walls) -> set[str]:
     behind = {each.partition("/")[2] for each in walls.network}
+    if WALLED_GIT in walls.capabilities and behind == {Network.NONE}:
+        behind.add(Network.OUTBOUND)  # its steps have none, but its code comes from somewhere
     return behind | ({Network.HOST} if Isolation.PROCESS in walls.isolation else set())
 
 

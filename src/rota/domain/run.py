@@ -193,6 +193,7 @@ class Run:
     handle: Any = None  # JSON that names its work in another system; None: nothing does
     retry_of: RunId | None = None
     follows: RunId | None = None  # the run whose completion it answers
+    commit: str = ""  # that its code was fetched at; "": not yet, or it is not from git
     backfill: BackfillId | None = None  # None: it is of no backfill
     cart: CartId | None = None  # None: it is of no cart
     item: str | None = None  # its key in that cart; None: it is of no cart, or the check of one

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from rota.domain.files import FILES, needs_files
+from rota.domain.git import GIT, WALLED_FILES, WALLED_GIT, capabilities_of
 from rota.domain.spec import (
     NO_LIMITS,
     Isolation,
@@ -99,7 +100,7 @@ def walls_of(spec: JobSpec) -> Walls | None:
         image=container.image if container else "",
         registry=container.registry if container else "",
         mounts=container.mounts if container else (),
-        capabilities=(FILES,) if needs_files(spec) else (),
+        capabilities=(*([FILES] if needs_files(spec) else []), *capabilities_of(spec)),
         user=container.user if container else "",
     )
     return None if found == PLAIN else found
@@ -133,6 +134,8 @@ def demanded(walls: Walls | None, kind: str = "", secrets: Collection[str] = ())
 
     `kind` is the type of the job, where it is none that all workers have.
     """
+    if walls is None and not kind and not secrets:
+        return ()
     types = (f"{OfferKind.TYPE}/{kind}",) if kind else ()
     values = tuple(f"{OfferKind.SECRET}/{name}" for name in secrets)
     if walls is None:
@@ -249,7 +252,12 @@ def words_of(demand: str) -> str:
             return demand
 
 
-_CAPABILITY_WORDS = {FILES: "transfer of files"}
+_CAPABILITY_WORDS = {
+    FILES: "transfer of files",
+    GIT: "code from git",
+    WALLED_GIT: "code from git behind walls",
+    WALLED_FILES: "files behind walls",
+}
 _FIELDS = {
     OfferKind.WALL: "isolation",
     OfferKind.MOUNT: "mounts",

@@ -7,7 +7,10 @@ next one begins, and an attempt is not over before the engine has said that its 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import signal
+import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -32,7 +35,8 @@ from rota.domain.spec import (
     without_reserved,
 )
 from rota.executors.shell import command_of, input_variables, rota_variables, step_variables
-from rota.executors.steps import Attempt, RunningStep, StepExecutor
+from rota.executors.source import Fetch, Sources, Workplace
+from rota.executors.steps import SOURCE_STEP, Attempt, RunningStep, StepExecutor
 from rota.executors.work_folder import WorkFolder, end_of, last_line_of
 from rota.ports.clock import Clock
 from rota.ports.executor import (
@@ -72,7 +76,7 @@ from rota.walls.engine import (
 from rota.walls.images import ImageRefused, Images
 from rota.walls.leftovers import Sweeper
 from rota.walls.network import NetworkFailed
-from rota.walls.rooms import folder_below, remove_tree
+from rota.walls.rooms import Room, folder_below, give_tree, remove_tree
 
 _OPEN = 0o777  # for whatever user the job has; above it is a folder of the worker alone
 _READABLE, _PRIVATE = 0o755, 0o700
@@ -156,6 +160,7 @@ class ContainerExecutor(StepExecutor):
         files: Files | None = None,
     ) -> None:
         super().__init__(reports, clock, files)
+        self.sources: Sources | None = None  # set once it is known what this worker can
         self._ground = ground
         self._may_start = may_start
         self._boxes: dict[Fence, Box] = {}
@@ -169,7 +174,7 @@ class ContainerExecutor(StepExecutor):
 
     # --- the folder
 
-    def _take_folder(self, spec: JobSpec) -> WorkFolder:
+    def _take_folder(self, spec: JobSpec, *, has_source: bool) -> WorkFolder:
         self._numbers += 1
         return MountedFolder(self._ground.work_root, str(self._numbers))
 
@@ -190,7 +195,7 @@ class ContainerExecutor(StepExecutor):
         return {
             "HOME": HOME,
             **without_reserved(spec.env),
-            **input_variables(spec, assignment.work.inputs),
+            **input_variables(spec, assignment.work.inputs, JOB),
             **rota_variables(assignment, told / folder.output.name, told / folder.progress.name),
         }
 
@@ -212,7 +217,7 @@ class ContainerExecutor(StepExecutor):
                 await self._run_steps(attempt)
                 await self._find_cause(attempt, box)
             else:
-                steps = self._steps(attempt)
+                steps = self._all_steps(attempt)
                 attempt.steps.extend(StepOutcome(step.name, "skipped") for step in steps)
         finally:
             await box.remove(
@@ -278,6 +283,8 @@ class ContainerExecutor(StepExecutor):
         await box.open(config_of(frame), may_start=self._may_start, connect=connect)
 
     def _begin(self, attempt: Attempt, number: int, step: Step) -> RunningStep:
+        if step is SOURCE_STEP:
+            return self._fetch(attempt, number)
         image = self._own_commands.get(attempt.fence)
         if image is None:
             write = partial(attempt.folder.write_script, number)
@@ -295,6 +302,30 @@ class ContainerExecutor(StepExecutor):
             running.process = DiskLimited(running, measured, limit, self._clock)
         return running
 
+    def _fetch(self, attempt: Attempt, number: int) -> RunningStep:
+        """Begin to fetch the source into a room, from where it moves to what the container sees."""
+        if self.sources is None:
+            raise OSError(errno.EOPNOTSUPP, "this worker does not fetch sources")
+        rooms = self.sources.walls.rooms
+        room, folder = rooms.take(), attempt.folder.path
+        user, _, group = user_of(_container(attempt)).partition(":")
+
+        def deliver() -> None:
+            _hand_over(rooms.real(room) / "job", folder, user, group)
+
+        running = self.sources.begin(attempt, number, Workplace(room, deliver))
+        task = asyncio.get_running_loop().create_task(self._clear_room(running, room))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return running
+
+    async def _clear_room(self, running: Fetch, room: Room) -> None:
+        """Remove a room once nothing is fetched into it any more."""
+        assert self.sources is not None
+        await running.ended
+        remove = self.sources.walls.rooms.remove
+        await asyncio.get_running_loop().run_in_executor(None, remove, room)
+
     async def _find_cause(self, attempt: Attempt, box: Box) -> None:
         """Ask the engine whether a failure was for want of memory, where nobody else can tell."""
         failure = attempt.failure
@@ -306,6 +337,22 @@ class ContainerExecutor(StepExecutor):
         with suppress(EngineAway, EngineRefused, TimeoutError):
             if await box.ended_out_of_memory():
                 attempt.failure = replace(failure, cause=OUT_OF_MEMORY)
+
+
+def _hand_over(top: Path, folder: Path, user: str, group: str) -> None:
+    """Move what was fetched to a folder that a container has, whose user is to work in it."""
+    for _, folders, files, opened in os.fwalk(top, follow_symlinks=False):
+        for name in folders + files:
+            mode = os.stat(name, dir_fd=opened, follow_symlinks=False).st_mode
+            if not stat.S_ISLNK(mode):
+                rights = stat.S_IMODE(mode) & 0o700
+                os.chmod(name, rights | rights >> 3 | rights >> 6, dir_fd=opened)
+    if os.geteuid() == 0:
+        are_numbers = user.isdecimal() and (not group or group.isdecimal())
+        uid = int(user) if are_numbers else 0
+        give_tree(top, uid, int(group) if are_numbers and group else uid)
+    for entry in top.iterdir():
+        entry.rename(folder / entry.name)
 
 
 def _container(attempt: Attempt) -> Container:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import os
 from collections.abc import Callable, Mapping
@@ -12,13 +13,14 @@ from pathlib import Path
 
 from rota.domain.ids import instant
 from rota.domain.spec import JobSpec, Step, without_reserved
-from rota.executors.steps import Attempt, RunningStep, StepExecutor
+from rota.executors.source import Sources, Workplace
+from rota.executors.steps import SOURCE_STEP, Attempt, RunningStep, StepExecutor
 from rota.executors.work_folder import Pipe, Pipes, RoomFolder, WorkFolder, WorkFolders
 from rota.ports.clock import Clock
 from rota.ports.executor import Assignment, AttemptReports, Confinement, Files, Process, Spawner
 from rota.walls.disk import DiskLimited
 from rota.walls.enclosing import Enclosed, Output, Walls
-from rota.walls.rooms import folder_below
+from rota.walls.rooms import folder_below, give_tree
 
 _INLINE_LIMIT = 100_000  # characters; longer scripts go through a file (the kernel takes 128 KiB)
 
@@ -74,14 +76,14 @@ def inherited_variables() -> dict[str, str]:
 
 
 def attempt_variables(
-    base: Mapping[str, str], assignment: Assignment, output: Path, progress: Path
+    base: Mapping[str, str], assignment: Assignment, work: str, output: Path, progress: Path
 ) -> dict[str, str]:
-    """Return the variables that all steps of an attempt have."""
+    """Return the variables that all steps of an attempt have; `work` is its own folder."""
     spec = assignment.spec
     return {
         **base,
         **without_reserved(spec.env),
-        **input_variables(spec, assignment.work.inputs),
+        **input_variables(spec, assignment.work.inputs, work),
         **rota_variables(assignment, output, progress),
     }
 
@@ -114,14 +116,21 @@ def rota_variables(assignment: Assignment, output: Path, progress: Path) -> dict
     }
 
 
-def input_variables(spec: JobSpec, inputs: Mapping[str, object] | None) -> dict[str, str]:
-    """Return inputs as `INPUT_*` variables: never pasted into a shell line.
+def input_variables(
+    spec: JobSpec, inputs: Mapping[str, object] | None, work: str
+) -> dict[str, str]:
+    """Return inputs as `INPUT_*` variables: never pasted into a shell line. A file is its path.
 
     A run that was not triggered by hand has the job's default inputs.
     """
     defaults = {n: each.default for n, each in spec.inputs.items() if each.default is not None}
     values = {**defaults, **(inputs or {})}
-    return {f"INPUT_{name.upper()}": as_text(value) for name, value in values.items()}
+    return {
+        f"INPUT_{name.upper()}": (
+            f"{work}/{value['file']}" if isinstance(value, Mapping) else as_text(value)
+        )
+        for name, value in values.items()
+    }
 
 
 def as_text(value: object) -> str:
@@ -150,10 +159,12 @@ class ShellExecutor(StepExecutor):
         work_root: Path,
         walls: Walls | None = None,
         files: Files | None = None,
+        sources: Sources | None = None,
     ) -> None:
         super().__init__(reports, clock, files)
         self._spawner = spawner
         self._walls = walls  # None: all steps are plain processes
+        self._sources = sources  # None: nothing is fetched; else there are walls, too
         self._folders = WorkFolders(work_root, clock)
         self._pipes = Pipes()
         self._base_env = inherited_variables()
@@ -162,9 +173,11 @@ class ShellExecutor(StepExecutor):
         await super().close()
         self._pipes.close()
 
-    def _take_folder(self, spec: JobSpec) -> WorkFolder:
+    def _take_folder(self, spec: JobSpec, *, has_source: bool) -> WorkFolder:
         walls = self._walls
-        if walls is None or not any(walls.needs_room(spec, step) for step in spec.steps):
+        if walls is None or not (
+            has_source or any(walls.needs_room(spec, step) for step in spec.steps)
+        ):
             return self._folders.take()
         return RoomFolder(walls.rooms.take())
 
@@ -177,10 +190,13 @@ class ShellExecutor(StepExecutor):
             self._folders.give_back(folder)
 
     def _variables(self, assignment: Assignment, folder: WorkFolder) -> Mapping[str, str]:
-        return attempt_variables(self._base_env, assignment, folder.output, folder.progress)
+        work = str(folder.path)
+        return attempt_variables(self._base_env, assignment, work, folder.output, folder.progress)
 
     def _begin(self, attempt: Attempt, number: int, step: Step) -> RunningStep:
         spec, walls = attempt.assignment.spec, self._walls
+        if step is SOURCE_STEP:
+            return self._fetch(attempt, number)
         if walls is None:
             return self._as_process(attempt, number, step, None)
         tag = f"{attempt.fence.run}-{attempt.fence.attempt}-{number}"
@@ -197,6 +213,21 @@ class ShellExecutor(StepExecutor):
             return running
         limited = DiskLimited(running.process, attempt.folder.measured, limit, self._clock)
         return replace(running, process=limited)
+
+    def _fetch(self, attempt: Attempt, number: int) -> RunningStep:
+        """Begin to fetch the source, into the very folder that the steps have."""
+        sources, folder = self._sources, attempt.folder
+        if sources is None or not isinstance(folder, RoomFolder):
+            raise OSError(errno.EOPNOTSUPP, "this worker does not fetch sources")
+        room = folder.room
+
+        def deliver() -> None:
+            owner = sources.walls.owner(attempt.assignment.spec, room)
+            if room.job.lstat().st_uid != owner.user:
+                give_tree(room.job, owner.user, owner.group)
+            room.give_to(owner.user, owner.group)
+
+        return sources.begin(attempt, number, Workplace(room, deliver))
 
     def _as_process(
         self, attempt: Attempt, number: int, step: Step, confinement: Confinement | None
@@ -224,7 +255,7 @@ class ShellExecutor(StepExecutor):
         command = command_of(step, enclosed.write_script, hides_scripts=enclosed.hides_scripts)
         variables = {**self._base_env, **enclosed.variables}
         attempt_env = attempt_variables(
-            variables, attempt.assignment, enclosed.output, enclosed.progress
+            variables, attempt.assignment, enclosed.work, enclosed.output, enclosed.progress
         )
         stdout, stderr = self._pipes.open(attempt.open_sink, number)
         output = Output(stdout.writer, stderr.writer, stderr.latest_line)

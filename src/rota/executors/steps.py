@@ -20,6 +20,7 @@ from typing import Protocol
 import structlog
 
 from rota.domain.errors import RotaError
+from rota.domain.git import fetches, program_beside, why_not_there
 from rota.domain.output import Stream
 from rota.domain.retry import backoff
 from rota.domain.run import AttemptResult
@@ -42,6 +43,7 @@ log = structlog.get_logger()
 
 _KEPT_AT_ONCE = 4  # artifacts of a step
 _PROGRESS_INTERVAL = timedelta(seconds=1)
+SOURCE_STEP = Step("source", ())  # which executors carry out themselves
 
 
 @dataclass(slots=True)
@@ -62,6 +64,7 @@ class Attempt:
     complaint: str = ""  # the last line of the latest step, of its standard error if it wrote any
     steps: list[StepOutcome] = field(default_factory=list)
     progress: str = ""  # the last line passed on
+    has_source: bool = False  # its first step brings code or files into its folder
 
     @property
     def fence(self) -> Fence:
@@ -141,7 +144,7 @@ class StepExecutor(ABC):
         self._progress = asyncio.get_running_loop().create_task(self._watch_progress())
 
     @abstractmethod
-    def _take_folder(self, spec: JobSpec) -> WorkFolder:
+    def _take_folder(self, spec: JobSpec, *, has_source: bool) -> WorkFolder:
         """Return an empty folder to work in, or raise `OSError`."""
 
     @abstractmethod
@@ -158,6 +161,11 @@ class StepExecutor(ABC):
 
     def _steps(self, attempt: Attempt) -> Sequence[Step]:
         return attempt.assignment.spec.steps
+
+    def _all_steps(self, attempt: Attempt) -> Sequence[Step]:
+        """Return the steps, after the one that is Rota's own."""
+        steps = self._steps(attempt)
+        return (SOURCE_STEP, *steps) if attempt.has_source else steps
 
     async def _carry_out(self, attempt: Attempt) -> None:
         """Execute an attempt; what happens is recorded in it."""
@@ -199,7 +207,8 @@ class StepExecutor(ABC):
         self._reports.ended([outcome])
 
     def _prepare(self, assignment: Assignment) -> Attempt:
-        folder = self._take_folder(assignment.spec)
+        has_source = fetches(assignment.spec)
+        folder = self._take_folder(assignment.spec, has_source=has_source)
         now, started_at = self._clock.monotonic(), self._reports.store_micros()
         seconds = assignment.seconds_allowed(started_at)
         return Attempt(
@@ -210,6 +219,7 @@ class StepExecutor(ABC):
             started_at=started_at,
             deadline=None if seconds is None else now + seconds,
             stop=asyncio.get_running_loop().create_future(),
+            has_source=has_source,
         )
 
     def _failed(self, assignment: Assignment, message: str) -> Outcome:
@@ -225,7 +235,7 @@ class StepExecutor(ABC):
         )
 
     async def _run_steps(self, attempt: Attempt) -> None:
-        for number, step in enumerate(self._steps(attempt)):
+        for number, step in enumerate(self._all_steps(attempt)):
             if attempt.stop.done() and attempt.is_well:
                 attempt.result = AttemptResult.CANCELLED
                 attempt.message = f"cancelled before {_step_label(step)}"
@@ -263,6 +273,9 @@ class StepExecutor(ABC):
             attempt.message = f"{_step_label(step)}: {_words(ending, result)}"
             if attempt.complaint and result is AttemptResult.FAILED:
                 attempt.message += f": {attempt.complaint}"
+            if hint := _why_not_found(attempt, step, ending):
+                attempt.message += f": {hint}"
+                self._remark(attempt, number, hint)
 
     async def _keep_artifacts(self, attempt: Attempt, number: int, declared: Artifacts) -> None:
         """Keep what a step left behind, while the attempt has time; tell what is not kept."""
@@ -452,6 +465,20 @@ def _is_wanted(step: Step, attempt: Attempt) -> bool:
             return attempt.is_well
         case StepCondition.FAILURE:
             return attempt.result is AttemptResult.FAILED
+
+
+_NOT_EXECUTED = (126, 127)  # what shells end with if they cannot execute a command
+
+
+def _why_not_found(attempt: Attempt, step: Step, ending: Exit) -> str:
+    """Return why a program beside the job file is not there; "": that is not what is wrong."""
+    spec = attempt.assignment.spec
+    if attempt.has_source or spec.path or (ending.status not in _NOT_EXECUTED and not ending.error):
+        return ""
+    program = program_beside(step.run)
+    if not program or os.path.lexists(attempt.folder.path / program):
+        return ""
+    return why_not_there(program)
 
 
 _CAUSES: Mapping[str, str] = {

@@ -21,14 +21,14 @@ from rota.link.grpc_files import (
     blob_piece_message,
     blob_read_message,
     blob_written_from,
+    commits_message,
 )
 from rota.link.grpc_notes import handles_message, note_message, progress_message
-from rota.link.parts import in_requests
-from rota.ports.files import BlobPiece, BlobRead, BlobWritten
+from rota.link.parts import OUTDATED_SERVER, in_requests
+from rota.ports.files import BlobPiece, BlobRead, BlobWritten, SourceCommit
 from rota.ports.rpc import MAX_MESSAGE
 from rota.ports.work import (
     MAX_ITEMS,
-    OUTDATED_SERVER,
     Beat,
     BeatAnswer,
     Credential,
@@ -199,6 +199,10 @@ class GrpcLink:
     async def note(self, items: Sequence[StepNote]) -> None:
         for piece in in_requests(items):
             await self._ask("done", steps=pb.StepNotes(items=map(note_message, piece)))
+
+    async def commits(self, items: Sequence[SourceCommit]) -> ReportAnswer:
+        answer = await self._ask("report", commits=commits_message(items))
+        return self._read(messages.report_answer_from, answer.report)
 
     async def read_blob(self, wish: BlobRead) -> BlobPiece:
         answer = await self._ask("blob", blob_read=blob_read_message(wish))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rota.contracts import worker_pb2 as pb
 from rota.domain.files import MOST_PATH, PARCEL
+from rota.domain.git import COMMIT
 from rota.link import grpc_checks as checks
-from rota.link.grpc_messages import fence_of
-from rota.ports.files import BlobPiece, BlobRead, BlobWritten
+from rota.link.grpc_messages import fence_columns, fence_of
+from rota.ports.files import BlobPiece, BlobRead, BlobWritten, SourceCommit
+from rota.ports.work import MAX_ITEMS
 
 
 def blob_read_message(wish: BlobRead) -> pb.BlobRead:
@@ -63,3 +67,21 @@ def blob_written_from(message: pb.BlobWritten) -> BlobWritten:
     return BlobWritten(
         checks.name(message.digest, "digest"), checks.count(message.received, "received")
     )
+
+
+def commits_message(commits: Sequence[SourceCommit]) -> pb.Commits:
+    return pb.Commits(
+        runs=[each.run for each in commits],
+        fences=[each.number for each in commits],
+        commits=[each.commit for each in commits],
+    )
+
+
+def commits_from(message: pb.Commits) -> tuple[SourceCommit, ...]:
+    runs, numbers = fence_columns(message, "commits", MAX_ITEMS)
+    commits = list(message.commits)
+    if len(commits) != len(runs):
+        raise checks.bad(f"commits: {len(commits):,} values for {len(runs):,} runs")
+    if not all(map(COMMIT.fullmatch, commits)):
+        raise checks.bad("a commit is 40 or 64 hexadecimal digits")
+    return tuple(map(SourceCommit, runs, numbers, commits))

@@ -92,11 +92,11 @@ def fences_message(fences: Iterable[Fence]) -> pb.Fences:
 
 
 def fences_from(message: pb.Fences, most: int = _MAX_HELD) -> tuple[Fence, ...]:
-    return tuple(map(Fence, *fences_in(message, "fences", most)))
+    return tuple(map(Fence, *fence_columns(message, "fences", most)))
 
 
-def fences_in(
-    message: pb.Fences | pb.Starts | pb.Ends | pb.Handles, what: str, most: int
+def fence_columns(
+    message: pb.Fences | pb.Starts | pb.Ends | pb.Handles | pb.Commits, what: str, most: int
 ) -> tuple[list[str], list[int]]:
     """Return the two columns that name attempts."""
     runs, numbers = list(message.runs), list(message.fences)
@@ -279,7 +279,7 @@ def starts_message(starts: Sequence[Start]) -> pb.Starts:
 
 
 def starts_from(message: pb.Starts) -> list[Start]:
-    runs, numbers = fences_in(message, "starts", MAX_ITEMS)
+    runs, numbers = fence_columns(message, "starts", MAX_ITEMS)
     started_at = checks.instants(list(message.started_at), runs, "started_at")
     return list(map(Start, runs, numbers, started_at))
 
@@ -325,7 +325,7 @@ def report_from(message: pb.Report) -> Report:
 
 
 def _ends_from(message: pb.Ends) -> EndBatch:
-    runs, numbers = fences_in(message, "ends", MAX_ITEMS)
+    runs, numbers = fence_columns(message, "ends", MAX_ITEMS)
     outputs = checks.positions(dict(message.outputs_json), runs, "outputs_json")
     for text in outputs.values():
         checks.json(text, MAX_OUTPUTS, "outputs_json")
@@ -536,6 +536,7 @@ def _dispatch_message(dispatch: Dispatch) -> pb.Dispatch:
         carts={at: pb.CartItem(cart=c, item=item) for at, (c, item) in batch.carts.items()},
         handles={at: handle.encode() for at, handle in batch.handles.items()},
         specs=[_spec_message(entry) for entry in dispatch.specs],
+        commits=batch.commits,
     )
 
 
@@ -568,6 +569,7 @@ def _dispatch_from(message: pb.Dispatch) -> Dispatch:
             for at, item in message.carts.items()
         },
         {at: handle.decode("utf-8", "replace") for at, handle in message.handles.items()},
+        dict(message.commits),
     )
     return Dispatch(batch, tuple(_readable_specs(message.specs)), message.first)
 

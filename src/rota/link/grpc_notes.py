@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rota.contracts import worker_pb2 as pb
 from rota.link import grpc_checks as checks
-from rota.link.grpc_messages import fence_of, fences_in, step_from, step_message
+from rota.link.grpc_messages import fence_columns, fence_of, step_from, step_message
 from rota.ports.work import (
     MAX_HANDLE,
     MAX_ITEMS,
@@ -73,7 +73,7 @@ def handles_message(items: Sequence[RemoteHandle]) -> pb.Handles:
 
 
 def handles_from(message: pb.Handles) -> list[RemoteHandle]:
-    runs, numbers = fences_in(message, "handles", MAX_ITEMS)
+    runs, numbers = fence_columns(message, "handles", MAX_ITEMS)
     if len(message.handles) != len(runs):
         raise checks.bad(f"handles: {len(message.handles)} values for {len(runs)} runs")
     return list(map(RemoteHandle, runs, numbers, map(_handle, message.handles)))

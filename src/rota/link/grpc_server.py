@@ -24,12 +24,13 @@ from rota.link.grpc_files import (
     blob_piece_message,
     blob_read_from,
     blob_written_message,
+    commits_from,
 )
 from rota.link.grpc_notes import handles_from, note_from, progress_from
+from rota.link.parts import OUTDATED_WORKER
 from rota.ports.credentials import CredentialDesk
 from rota.ports.rpc import bearer_in, host_of_peer, rpc_status_of
 from rota.ports.work import (
-    OUTDATED_WORKER,
     Credential,
     WorkerDesk,
     WorkerIdentity,
@@ -272,6 +273,7 @@ class _Conversation:
                 "progress": self._progress,
                 "steps": self._note,
                 "handles": self._keep_handles,
+                "commits": self._commits,
                 "blob_read": self._read_blob,
                 "blob_write": self._write_blob,
                 "leave": self._leave,
@@ -322,6 +324,10 @@ class _Conversation:
 
     async def _keep_handles(self, message: pb.Handles) -> dict[str, Any]:
         answer = await self._desk.keep_handles(self._session, handles_from(message))
+        return {"report": messages.report_answer_message(answer)}
+
+    async def _commits(self, message: pb.Commits) -> dict[str, Any]:
+        answer = await self._desk.commits(self._session, commits_from(message))
         return {"report": messages.report_answer_message(answer)}
 
     async def _renew_credential(self, _: pb.CredentialRequest) -> dict[str, Any]:

@@ -25,11 +25,9 @@ from rota.domain.errors import (
     Unavailable,
     first_of,
 )
-from rota.link.parts import in_parts, in_requests
-from rota.ports.files import BlobPiece, BlobRead, BlobWritten
+from rota.link.parts import OUTDATED_SERVER, OUTDATED_WORKER, in_parts, in_requests
+from rota.ports.files import BlobPiece, BlobRead, BlobWritten, SourceCommit
 from rota.ports.work import (
-    OUTDATED_SERVER,
-    OUTDATED_WORKER,
     UNREADABLE,
     Beat,
     BeatAnswer,
@@ -105,6 +103,7 @@ VERBS = {
     "output": _verb(tuple[OutputChunk, ...], ReportAnswer),
     "progress": _verb(tuple[Progress, ...], None),
     "note": _verb(tuple[StepNote, ...], None),
+    "commits": _verb(tuple[SourceCommit, ...], ReportAnswer),
     "blob_read": _verb(BlobRead, BlobPiece),
     "blob_write": _verb(BlobPiece, BlobWritten),
     "handles": _verb(tuple[RemoteHandle, ...], ReportAnswer),
@@ -222,6 +221,10 @@ class LocalLink:
     async def note(self, items: Sequence[StepNote]) -> None:
         for piece in in_requests(items):
             await self._ask("note", tuple(piece))
+
+    async def commits(self, items: Sequence[SourceCommit]) -> ReportAnswer:
+        answer: ReportAnswer = await self._ask("commits", tuple(items))
+        return answer
 
     async def read_blob(self, wish: BlobRead) -> BlobPiece:
         piece: BlobPiece = await self._ask("blob_read", wish)
@@ -530,6 +533,7 @@ class _Conversation:
             "output": self._desk.output,
             "progress": self._desk.progress,
             "note": self._desk.note,
+            "commits": self._desk.commits,
             "blob_read": self._desk.read_blob,
             "blob_write": self._desk.write_blob,
             "handles": self._desk.keep_handles,

@@ -1,4 +1,6 @@
-"""Long messages in parts, whichever way they are encoded: a stream stays free for others."""
+"""What both links have in common: long messages in parts, so that a stream stays free for others;
+and what they say to those of another release.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,16 @@ from typing import TypeVar
 from rota.ports.work import MAX_ITEMS, Dispatch, StepNote, WorkBatch
 
 T = TypeVar("T")
+
+# Told when the other side speaks another version of the protocol.
+OUTDATED_WORKER = (
+    "this server is of a newer release: install that release on this worker, too"
+    " (docs/upgrading.md)"
+)
+OUTDATED_SERVER = (
+    "this server is of an older release, or none of Rota:"
+    " install this worker's release there first (docs/upgrading.md)"
+)
 
 _STEPS_TOGETHER = 1_000  # of all notes in one request
 

@@ -25,6 +25,7 @@ from rota.domain.files import (
     matching,
     path_fault,
 )
+from rota.domain.git import step_numbered
 from rota.domain.ids import RunId, SessionId
 from rota.domain.quantities import format_size
 from rota.domain.spec import Artifacts, JobSpec
@@ -124,7 +125,8 @@ class WorkerFiles:
 
     def _declared(self, spec: JobSpec, piece: BlobPiece) -> Artifacts:
         """Return what the step declared; `Conflict` if this file is not of that."""
-        declared = spec.steps[piece.step].artifacts if piece.step < len(spec.steps) else None
+        step = step_numbered(spec, piece.step)
+        declared = step.artifacts if step is not None else None
         if declared is None or not matching(piece.path, declared.paths):
             raise Conflict("the step declares no such artifact", code="file_refused")
         if fault := path_fault(piece.path):

@@ -25,7 +25,7 @@ from rota.domain.run import AttemptResult, why_not_portable
 from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
 from rota.operations.engine import Engine
-from rota.ports.files import BLOB_READ, BLOB_WRITE
+from rota.ports.files import BLOB_READ, BLOB_WRITE, COMMITS
 from rota.ports.records import Finished, Session
 from rota.ports.work import (
     CREDENTIAL,
@@ -63,7 +63,7 @@ async def register(
     """
     credential = identity.credential if identity else None
     own = (CREDENTIAL,) if identity and identity.is_renewable else ()
-    requests = (STEPS, HANDLES, BLOB_READ, BLOB_WRITE, *own)
+    requests = (STEPS, HANDLES, COMMITS, BLOB_READ, BLOB_WRITE, *own)
     if hello.resumes:
         resumed = await engine.store.resume(hello, server, credential)
         if resumed is not None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
 
+from rota.domain.git import COMMIT
 from rota.domain.ids import JobId, RunId, SessionId
 from rota.ports.work import Fence, Number, OfAttempt, Total
 
+COMMITS = "commits"  # the optional request by which a worker tells what it fetched
 BLOB_READ = "blob_read"  # the optional request by which a worker fetches files
 BLOB_WRITE = "blob_write"  # the one by which it keeps artifacts
 
@@ -82,6 +84,12 @@ class SpentFile:
     is_kept: bool  # else it was never finished, or is going already
 
 
+class SourceCommit(OfAttempt, frozen=True, array_like=True):
+    """Commit that the code of an attempt was fetched at: later ones at the run have the same."""
+
+    commit: Annotated[str, msgspec.Meta(pattern=f"^{COMMIT.pattern}$")]
+
+
 class BlobRead(OfAttempt, frozen=True, array_like=True):
     """Wish for a piece of a file that an attempt needs: of its source, or an input."""
 
@@ -109,6 +117,12 @@ class BlobWritten(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FileStore(Protocol):
+    async def note_commits(
+        self, session: SessionId, commits: Sequence[SourceCommit]
+    ) -> tuple[Fence, ...]:
+        """Keep what runs were fetched at, once; return those that the session has not leased."""
+        ...
+
     async def begin_file(self, new: KeptFile, most: int | None) -> None:
         """Note a file whose bytes are about to come, and reserve its size.
 

@@ -19,7 +19,7 @@ from rota.domain.ids import micros
 from rota.domain.spec import JobSpec
 
 if TYPE_CHECKING:
-    from rota.ports.files import BlobPiece, BlobRead, BlobWritten
+    from rota.ports.files import BlobPiece, BlobRead, BlobWritten, SourceCommit
 
 ATTEMPT_BITS = 32  # of the number of a fence; above them is the store's incarnation
 MAX_NUMBER = 2**31 - 1  # of an attempt or a chunk: what every store can hold
@@ -43,16 +43,6 @@ MIN_INSTANT = micros(datetime.min.replace(tzinfo=UTC))  # of due times and deadl
 MAX_INSTANT = micros(datetime.max.replace(tzinfo=UTC))
 
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
-
-# Told when the other side speaks another version of the protocol.
-OUTDATED_WORKER = (
-    "this server is of a newer release: install that release on this worker, too"
-    " (docs/upgrading.md)"
-)
-OUTDATED_SERVER = (
-    "this server is of an older release, or none of Rota:"
-    " install this worker's release there first (docs/upgrading.md)"
-)
 
 # What a worker or a server may say: adapters refuse the rest when they read a message.
 Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_NUMBER)]
@@ -120,6 +110,7 @@ class Work(msgspec.Struct, frozen=True, array_like=True):
     cart: str | None = None  # None: it is of no cart
     item: str | None = None  # its key in that cart; None: it is of no cart, or the check of one
     handle: str | None = None  # what an earlier attempt kept of the work elsewhere: go on with that
+    commit: str = ""  # that an earlier attempt was fetched at; "": none was
 
     @property
     def fence(self) -> Fence:
@@ -145,6 +136,7 @@ class WorkBatch(msgspec.Struct, frozen=True, array_like=True):
     deadlines: dict[int, int] = {}  # microseconds; the run must be over by then
     carts: dict[int, tuple[str, str | None]] = {}  # and the item's key; None: the check of one
     handles: dict[int, str] = {}  # what earlier attempts kept of the work elsewhere, as JSON
+    commits: dict[int, str] = {}  # that an earlier attempt was fetched at
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -179,6 +171,7 @@ class WorkBatch(msgspec.Struct, frozen=True, array_like=True):
             _moved(self.deadlines, new),
             _moved(self.carts, new),
             _moved(self.handles, new),
+            _moved(self.commits, new),
         )
 
     def works(self) -> Iterator[Work]:
@@ -198,6 +191,7 @@ class WorkBatch(msgspec.Struct, frozen=True, array_like=True):
             cart,
             item,
             self.handles.get(at),
+            self.commits.get(at, ""),
         )
 
     @classmethod
@@ -219,6 +213,7 @@ class WorkBatch(msgspec.Struct, frozen=True, array_like=True):
             {at: w.deadline_at for at, w in enumerate(items) if w.deadline_at is not None},
             {at: (w.cart, w.item) for at, w in enumerate(items) if w.cart is not None},
             {at: w.handle for at, w in enumerate(items) if w.handle is not None},
+            {at: w.commit for at, w in enumerate(items) if w.commit},
         )
 
 
@@ -543,9 +538,12 @@ class WorkerLink(Protocol):
         """Send progress: a hint, which may be lost."""
         ...
 
+    # These, and `renew_credential`, only where the welcome named the request.
     async def note(self, items: Sequence[StepNote]) -> None: ...
 
     async def keep_handles(self, items: Sequence[RemoteHandle]) -> ReportAnswer: ...
+
+    async def commits(self, items: Sequence[SourceCommit]) -> ReportAnswer: ...
 
     async def read_blob(self, wish: BlobRead) -> BlobPiece: ...
 
@@ -582,6 +580,8 @@ class WorkerDesk(Protocol):
     async def progress(self, session: str, items: Sequence[Progress]) -> None: ...
 
     async def note(self, session: str, items: Sequence[StepNote]) -> None: ...
+
+    async def commits(self, session: str, items: Sequence[SourceCommit]) -> ReportAnswer: ...
 
     async def read_blob(self, session: str, wish: BlobRead) -> BlobPiece: ...
 

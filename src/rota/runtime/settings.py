@@ -24,8 +24,8 @@ from rota.domain.quantities import format_duration, parse_duration
 from rota.domain.resources import HTTP_SLOTS, SLOTS, format_amount, parse_amount
 from rota.guardian import NamespaceWish
 from rota.ports.work import MAX_LABELS, MAX_NAME
-from rota.runtime import walls
-from rota.runtime.walls import WallFields
+from rota.runtime import sources, walls
+from rota.runtime.sources import SourceFields
 from rota.walls.container import parse_roots
 
 SQLITE = "sqlite:///"
@@ -44,7 +44,7 @@ class ServerRole(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings(WallFields):
+class Settings(SourceFields):
     """Every setting of this machine's Rota."""
 
     home: Path = Path(".rota")
@@ -220,6 +220,7 @@ MEANINGS: Mapping[str, str] = {
     "namespace": "process namespace of the guardian: auto, require or off",
     "stop_grace": "how long attempts may finish after a stop",
     **walls.MEANINGS,
+    **sources.MEANINGS,
     "log_level": "debug, info, warning or error",
     "url": "server that the CLI and SDK talk to (default: the one of home)",
     "token": "token of the CLI and SDK (default: the one of home)",
@@ -541,6 +542,14 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "container_network_host": walls.switch,
     "http_slots": _number("http slots", 0, 10_000),
     "http_secrets": _file,
+    "git_credentials": _file,
+    "git_known_hosts": _file,
+    "git_authorities": _file,
+    "git_http": walls.switch,
+    "git_mirrors": walls.size,
+    "source_limit": walls.size,
+    "source_files": _number("files", 1, 10_000_000),
+    "source_timeout": _duration,
     "outgoing_networks": lambda raw: walls.outgoing_networks(_listed(raw)),
     "log_level": _choice("debug", "info", "warning", "error"),
     "url": _text,
@@ -555,10 +564,10 @@ def shown(name: str, value: Any) -> str:
     match value:
         case None:
             return ""
-        case _ if name in walls.MEANINGS:
-            return walls.shown(value)
         case timedelta():
             return format_duration(value)
+        case _ if name in walls.MEANINGS or name in ("git_http", "git_mirrors", "source_limit"):
+            return walls.shown(value)
         case tuple():
             return ",".join(map(str, value))
         case Mapping() if name in ("resources", "pool_max"):

@@ -37,7 +37,7 @@ from rota.domain.errors import Conflict, Denied, Invalid, RotaError, Unavailable
 from rota.guardian import guardian_command
 from rota.guardian.options import ExitCode
 from rota.ports.clock import Clock
-from rota.runtime import supervision, walls
+from rota.runtime import sources, supervision, walls
 from rota.runtime.credentials import JOIN_VARIABLE, TOKEN_VARIABLE, CredentialFile, Joining
 from rota.runtime.home import check_home, secure_worker_folder, worker_folder, worker_socket
 from rota.runtime.settings import Settings
@@ -274,6 +274,7 @@ class GuardedWorker:
             "succeeds": ended_session,
             "launched_from": vantage(),
             "walls": walls.as_option(settings.walls),
+            "sources": sources.as_option(settings.sources),
             "containers": walls.containers_as_option(settings.containers),
             "http": walls.http_as_option(settings.http),
         }

@@ -28,11 +28,12 @@ from rota.domain.walls import OfferKind
 from rota.executors.http import HttpExecutor, HttpGround
 from rota.executors.http_secrets import WorkerSecret, WorkerSecrets, read_secrets
 from rota.executors.shell import ShellExecutor
+from rota.executors.source import Mirrors, Sources
 from rota.guardian.namespace import Mode
 from rota.guardian.options import ExitCode
 from rota.outgoing import Outgoing
 from rota.ports.executor import Executor
-from rota.ports.work import Hello, Offer, WorkerLink
+from rota.ports.work import Fence, Hello, Offer, WorkerLink
 from rota.runtime import supervision
 from rota.runtime.containers import ContainerPlace, Containers, open_containers
 from rota.runtime.credentials import (
@@ -43,6 +44,8 @@ from rota.runtime.credentials import (
     over_socket,
 )
 from rota.runtime.home import worker_folder, worker_socket
+from rota.runtime.sources import as_option as sources_as_option
+from rota.runtime.sources import from_option as sources_from_option
 from rota.runtime.supervision import ungrouped_errors
 from rota.runtime.walls import (
     HttpSettings,
@@ -54,11 +57,12 @@ from rota.runtime.walls import (
     http_from_option,
 )
 from rota.runtime.worker import is_final, leave_note, leave_refusal
+from rota.sources.wish import SourceSettings
 from rota.walls import disk
 from rota.walls.container import ContainerSettings
 from rota.walls.enclosing import Walls, WallSettings
 from rota.walls.probe import Prober
-from rota.walls.rooms import Rooms
+from rota.walls.rooms import RUN, Rooms, reachable
 from rota.worker.attempts import Attempts
 from rota.worker.files import LinkedFiles
 from rota.worker.guard import Guard
@@ -195,6 +199,7 @@ class _Worker:
         self._executors: dict[JobType, Executor] = {}
         self._containers: ContainerExecutor | None = None
         self._session: WorkerSession | None = None
+        self._sources: Sources | None = None
         self._files = LinkedFiles(self._serving, self._clock)
 
     def _serving(self) -> tuple[WorkerLink, tuple[str, ...]]:
@@ -211,6 +216,8 @@ class _Worker:
             self._build_walls(guard_mode), self._open_containers()
         )
         http = self._open_http()
+        if self._containers is not None:
+            self._containers.sources = self._sources
         functions = await self._serve_functions() if self._options.app else ()
         self._attempts.serve_with(self._executors)
         self._attempts.spool.open()
@@ -241,6 +248,8 @@ class _Worker:
             watching.cancel()
         for executor in self._executors.values():
             await executor.close()
+        if self._sources is not None:
+            self._sources.close()
 
     async def _watch_disk(self, session: WorkerSession) -> None:
         """Take nothing new while there is too little space left."""
@@ -260,10 +269,35 @@ class _Worker:
         rooms = Rooms(self._folder / "rooms", settings.uids, may_mount=may_mount)
         walls = Walls(settings, self._guard, rooms)
         offers = await Prober(walls, self._guard).probe()
+        self._sources = self._open_sources(walls, may_mount=may_mount)
         self._executors[JobType.SHELL] = ShellExecutor(
-            self._attempts, self._guard, self._clock, self._folder / "work", walls, self._files
+            self._attempts,
+            self._guard,
+            self._clock,
+            self._folder / "work",
+            walls,
+            self._files,
+            self._sources,
         )
         return offers
+
+    def _open_sources(self, walls: Walls, *, may_mount: bool) -> Sources:
+        """Make what brings code and files into the folders of attempts."""
+        settings = sources_from_option(self._options.sources)
+        root, scratch = self._folder / "mirrors", self._folder / "scratch"
+        for folder in (root, scratch):
+            folder.mkdir(exist_ok=True)
+        root.chmod(0o711)  # what is in it is for one user each
+        place, trouble = reachable(root, RUN / "mirrors", may_mount=may_mount)
+        if trouble:
+            log.warning("worker.no_mirrors", reason=trouble)
+        mirrors = Mirrors(root, place, scratch, settings.mirrors, self._clock)
+        record = self._record_commit
+        return Sources(settings, walls, self._guard, self._clock, mirrors, record, self._files)
+
+    async def _record_commit(self, fence: Fence, commit: str) -> None:
+        assert self._session is not None  # it brought the attempt
+        await self._session.record_commit(fence, commit)
 
     async def _open_containers(self) -> Containers:
         """Remove containers of an earlier life, and let jobs be executed in new ones."""
@@ -384,6 +418,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--launched-from", required=True)
     parser.add_argument("--walls", default=as_option(WallSettings()))
     parser.add_argument("--http", default=http_as_option(HttpSettings()))
+    parser.add_argument("--sources", default=sources_as_option(SourceSettings()))
     parser.add_argument("--containers", default=containers_as_option(ContainerSettings()))
     return parser.parse_args()
 

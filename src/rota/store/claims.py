@@ -199,9 +199,9 @@ def _batch(rows: Rows) -> WorkBatch:
     """The columns of `claim_runs`: no run has an object of its own."""
     if not rows:
         return WorkBatch()
-    _, runs, numbers, ids, versions, due_at, deadlines, inputs, carts, items, handles, _ = map(
-        list, zip(*rows, strict=True)
-    )
+    columns = map(list, zip(*rows, strict=True))
+    _, runs, numbers, ids, versions, due_at, deadlines, inputs, carts, items, *others, _ = columns
+    handles, commits = others
     refs = list(zip(ids, versions, strict=True))
     jobs = {job: place for place, job in enumerate(dict.fromkeys(refs))}
     return WorkBatch(
@@ -214,6 +214,7 @@ def _batch(rows: Rows) -> WorkBatch:
         _sparse(deadlines),
         {at: (cart, items[at]) for at, cart in _sparse(carts).items()},
         _sparse(handles),
+        _sparse(commits),
     )
 
 

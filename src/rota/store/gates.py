@@ -221,7 +221,9 @@ def closable_job(row: Row) -> ClosableJob | None:
         return None
     until = optional_instant(row["paused_until"]) if row["paused"] else None
     rules = rules_from(row["rules"])
-    bounds = bounds_on(rules, bounds_from(row["bounds"]))
+    bounds = bounds_from(row["bounds"])
+    if rules.walls is not None:
+        bounds = bounds_on(rules, bounds)
     return ClosableJob(JobId(row["id"]), rules, bool(row["paused"]), until, bounds)
 
 

@@ -187,6 +187,7 @@ def run_from(row: Row) -> Run:
         handle=from_json(row["handle"]),
         retry_of=row["retry_of"],
         follows=row["follows"],
+        commit=row["source_commit"] or "",
         backfill=row["backfill"],
         cart=row["cart"],
         item=row["item"],

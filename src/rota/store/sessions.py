@@ -16,8 +16,9 @@ from rota.domain.errors import Denied, NotFound
 from rota.domain.ids import SessionId, instant, new_session_id
 from rota.domain.policy import Bounds
 from rota.domain.states import RunState
+from rota.ports.files import SourceCommit
 from rota.ports.records import Heartbeat, Renewal, SeenPools, Session
-from rota.ports.work import Fence, Hello, Start, StartAnswer
+from rota.ports.work import Fence, Hello, OfAttempt, Start, StartAnswer
 from rota.store.ends import LEFT, MISLAID, UNTOLD, VANISHED, Loss, forget_lone_shapes, lose
 from rota.store.memory import used_by
 from rota.store.rows import bounds_from, duration, session_from, to_json
@@ -231,6 +232,28 @@ def start(tx: Tx, session: SessionId, starts: Sequence[Start]) -> Script[StartAn
     )
 
 
+def note_commits(
+    tx: Tx, session: SessionId, commits: Sequence[SourceCommit]
+) -> Script[tuple[Fence, ...]]:
+    """Keep what runs were fetched at; return those that the session has not leased (any more)."""
+    rows = yield query("runs_to_change", ids={each.run for each in commits})
+    by_id = {row["id"]: row for row in rows}
+    items = {each.fence: each for each in commits}
+    refused = tuple(
+        fence
+        for fence, item in items.items()
+        if _permit(by_id.get(item.run), session, item) is _Permit.REFUSED
+    )
+    kept = [
+        (item.commit, item.run, item.number, session)
+        for fence, item in items.items()
+        if fence not in refused
+    ]
+    if kept:
+        yield Many("note_commits", kept, exactly=False)
+    return refused
+
+
 class _Permit(Enum):
     """In the order of `StartAnswer`."""
 
@@ -239,7 +262,7 @@ class _Permit(Enum):
     REFUSED = 3
 
 
-def _permit(row: Row | None, session: SessionId, item: Start) -> _Permit:
+def _permit(row: Row | None, session: SessionId, item: OfAttempt) -> _Permit:
     if row is None or (row["session"], row["attempt"]) != (session, item.number) or row["barred"]:
         return _Permit.REFUSED
     if row["state"] == RunState.PROCESSING:

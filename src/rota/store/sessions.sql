@@ -10,6 +10,13 @@ UPDATE run SET state = 'PROCESSING', started_at = :started_at,
     first_started_at = coalesce(first_started_at, :started_at)
 WHERE id = :id AND state = 'CLAIMED' AND attempt = :attempt AND session = :session;
 
+-- name: note_commits
+-- What the code of runs was fetched at; the first one stays.
+-- many: fetched text, id text, attempt integer, session text
+UPDATE run SET source_commit = :fetched
+WHERE id = :id AND attempt = :attempt AND session = :session AND state IN ('CLAIMED', 'PROCESSING')
+    AND source_commit IS NULL;
+
 -- name: session
 -- A worker's presence.
 SELECT session.*, (SELECT count(*) FROM drained_worker WHERE drained_worker.name = session.worker) AS draining,

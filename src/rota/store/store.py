@@ -207,6 +207,7 @@ class SqlStore(Transactions):
     attempts = read(run_scripts.attempts)
     late_results = read(run_scripts.late_results)
     runs_following = read(dependencies.runs_following)
+    note_commits = write(session_scripts.note_commits, Urgency.FINISH)
     tell_notes = write(note_scripts.tell, Urgency.FINISH)
     notes = read(note_scripts.notes)
     forget_notes = write(note_scripts.forget)

@@ -54,6 +54,7 @@ class Equipment:
 
     bwrap: str = ""  # paths of programs
     slirp: str = ""
+    python: str = ""  # as sandboxes see it
     lacks: dict[str, str] = field(default_factory=dict)  # by `kind/name` of an offer
 
 
@@ -88,6 +89,7 @@ class Enclosed(Protocol):
     """One step behind a wall, to be started once. Paths and variables are as the step sees them."""
 
     variables: Mapping[str, str]  # that it has unless its job says otherwise
+    work: str  # the folder that is its own
     output: Path
     progress: Path
     hides_scripts: bool  # they are never among arguments
@@ -178,10 +180,40 @@ class Walls:
             return Account(uid, uid)
         return None
 
+    def prepare(self, spec: JobSpec, room: Room, tag: str) -> Confinement:
+        """Return how what comes before the steps of a job is confined, in a sandbox.
+
+        Raise `WallUnavailable`.
+        """
+        limits = self.limits(spec, _NO_STEP)
+        if spec.isolation is Isolation.CONTAINER:  # of which the engine keeps the limits
+            kept = {n for n in _names(limits) if not self.equipment.lacks.get(f"limit/{n}")}
+            limits = RunLimits(**{name: getattr(limits, name) for name in kept})
+        self._check([f"wall/{Isolation.SANDBOX}", *(f"limit/{name}" for name in _names(limits))])
+        account = self._account("", Isolation.SANDBOX, room)
+        if account is None:
+            room.note_worker()
+        else:
+            room.give_to(account.user, account.group)
+        return _confined(account, replace(limits, disk=None), tag)
+
+    def owner(self, spec: JobSpec, room: Room) -> Account:
+        """Return who the steps of a job are that say nothing else."""
+        account = self._account(spec.run_as, spec.isolation, room)
+        return account or Account(os.geteuid(), os.getegid())
+
     def sandboxed(
-        self, view: View, command: Sequence[str], confinement: Confinement, output: Output
+        self,
+        view: View,
+        command: Sequence[str],
+        confinement: Confinement,
+        output: Output,
+        opened: Sequence[IPv4Network] = (),
     ) -> Process:
-        """Start a command in a sandbox; `OSError` if that is not possible."""
+        """Start a command in a sandbox; `OSError` if that is not possible.
+
+        `opened` are private networks that it may reach beside those of the settings.
+        """
         if len(command) == 0:
             raise OSError(errno.EINVAL, "there is nothing to execute")
         box = Sandbox(self.equipment.bwrap, view)
@@ -203,7 +235,8 @@ class Walls:
         )
         attach: Attach | None = None
         if view.network is Network.OUTBOUND:
-            outbound = Outbound(self.equipment.slirp, self._spawner, self.settings.networks)
+            networks = (*self.settings.networks, *opened)
+            outbound = Outbound(self.equipment.slirp, self._spawner, networks)
             attach = partial(outbound.attach, user=confinement.user, group=confinement.group)
         return SandboxedProcess(box, process, attach, output.last_line)
 
@@ -211,6 +244,9 @@ class Walls:
 def _folder_of(top: str, step: Step, seen: str) -> str:
     """Return the folder of a step, `seen` being `top` as the step sees it."""
     return f"{seen}/{folder_below(top, step.folder)}" if step.folder else seen
+
+
+_NO_STEP = Step("", ())
 
 
 def _isolation(spec: JobSpec, step: Step) -> Isolation:
@@ -259,6 +295,7 @@ class _AsAnother:
         self._account = account
         self._confinement = confinement
         self._folder = folder
+        self.work = str(room.job)
         self.output, self.progress = room.told / "output", room.told / "progress"
         self.variables: Mapping[str, str] = {
             "HOME": account.home,
@@ -305,6 +342,7 @@ class _InSandbox:
         self._network = network
         self._confinement = confinement
         self._folder = folder
+        self.work = sandbox.WORK
         self._script: Script | None = None
         self.output, self.progress = Path(sandbox.TOLD, "output"), Path(sandbox.TOLD, "progress")
         self.variables: Mapping[str, str] = {

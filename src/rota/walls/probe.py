@@ -9,10 +9,12 @@ import asyncio
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 
+from rota.domain.git import GIT, WALLED_FILES, WALLED_GIT
 from rota.domain.spec import Isolation, JobSpec, Network, RunLimits, Step
 from rota.domain.walls import OfferKind
 from rota.ports.executor import Confinement, Exit, Spawner
@@ -51,6 +53,7 @@ class Prober:
             *(self._try_limit(name) for name in ("cpu", "memory", "processes", "open_files")),
             *(self._try_user(name) for name in self._walls.settings.run_as),
         )
+        self._find_programs()
         return tuple(self._offers())
 
     def _offers(self) -> Iterator[Offer]:
@@ -58,9 +61,27 @@ class Prober:
         names += [f"network/sandbox/{network}" for network in Network]
         names += [f"limit/{limit.name}" for limit in fields(RunLimits)]
         names += [f"run_as/{name}" for name in self._walls.settings.run_as]
+        names += [f"capability/{name}" for name in (GIT, WALLED_GIT, WALLED_FILES)]
         for name in names:
             kind, _, rest = name.partition("/")
             yield Offer(OfferKind(kind), rest, self._lacks.get(name, ""))
+
+    # --- sources
+
+    def _find_programs(self) -> None:
+        """Find out whether sources can be fetched, and unpacked, behind a wall and without one."""
+        self._walls.equipment.python = python = _find_python()
+        no_sandbox = self._lacks.get("wall/sandbox", "")
+        no_files = no_sandbox or ("" if python else _NO_PYTHON)
+        no_git = "" if shutil.which("git", path=_PLACES) else _NO_GIT
+        no_network = self._lacks.get(f"network/sandbox/{Network.OUTBOUND}", "")
+        for name, reason in (
+            (GIT, no_git),
+            (WALLED_GIT, no_files or no_git or no_network),
+            (WALLED_FILES, no_files),
+        ):
+            if reason:
+                self._lacks[f"capability/{name}"] = reason
 
     # --- sandboxes
 
@@ -215,6 +236,24 @@ async def find_slirp(root: Path = Path("/")) -> tuple[str, str]:
     if not os.access(tun, os.R_OK | os.W_OK):
         return "", "the worker may not open /dev/net/tun: chmod 666 /dev/net/tun"
     return program, ""
+
+
+_NO_GIT = "git is not installed: apt-get install git"
+_NO_PYTHON = (
+    "no Python of 3.11 or newer is where sandboxes see it, below /usr: apt-get install python3"
+)
+_USR = Path("/usr")
+
+
+def _find_python() -> str:
+    """Return a Python that sandboxes can execute; "": there is none."""
+    own = Path(sys.executable).resolve()
+    # Of another folder a sandbox is shown it, which the user of one cannot enter if that is root's.
+    if own.is_relative_to(_USR) or os.geteuid() != 0:
+        return str(own)
+    names = [f"python3.{minor}" for minor in range(20, 10, -1)]
+    places = ":".join((str(_USR / "local/bin"), str(_USR / "bin")))
+    return next(filter(None, (shutil.which(name, path=places) for name in names)), "")
 
 
 async def _end_of(ended: asyncio.Future[Exit], kill: object) -> Exit:

@@ -85,7 +85,7 @@ class Rooms:
         remove_tree(root)
         root.mkdir(parents=True)
         root.chmod(_PASSABLE)
-        self._ground, self.trouble = _reachable(root, run, may_mount=may_mount)
+        self._ground, self.trouble = reachable(root, run / "rooms", may_mount=may_mount)
 
     def take(self) -> Room:
         """Make a room, which belongs to the worker at first."""
@@ -102,9 +102,13 @@ class Rooms:
             room.lent = self._uids.take()
         return room.lent
 
+    def real(self, room: Room) -> Path:
+        """Return where a room is for the worker itself, whatever is mounted where."""
+        return self._root / room.top.name
+
     def remove(self, room: Room) -> None:
         """Remove a room once all its processes have ended; blocks, perhaps for long."""
-        remove_tree(self._root / room.top.name)
+        remove_tree(self.real(room))
         if room.lent is not None:
             self._uids.give_back(room.lent)
             room.lent = None
@@ -149,7 +153,7 @@ class Users:
         self._free.appendleft(uid)  # first again: else each number leaves a file in time
 
 
-def _reachable(root: Path, run: Path, *, may_mount: bool) -> tuple[Path, str]:
+def reachable(root: Path, place: Path, *, may_mount: bool) -> tuple[Path, str]:
     """Return where others can reach this folder, and why they cannot, if so."""
     if os.geteuid() != 0 or all(map(_is_passable, root.absolute().parents)):
         return root, ""
@@ -159,9 +163,8 @@ def _reachable(root: Path, run: Path, *, may_mount: bool) -> tuple[Path, str]:
             " (setting namespace) the worker cannot mount it elsewhere: move ROTA_HOME to a"
             " folder that all may pass through"
         )
-    place = run / "rooms"
     try:
-        _make_passable(run)
+        _make_passable(place.parent)
         _make_passable(place)
         _bind(root, place)
     except OSError as error:
@@ -188,6 +191,14 @@ def _bind(source: Path, target: Path) -> None:
     if libc.mount(os.fsencode(source), os.fsencode(target), None, ctypes.c_ulong(_MS_BIND), None):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
+
+
+def give_tree(top: Path, user: int, group: int) -> None:
+    """Give a folder and all in it to a user, in which nobody works at present."""
+    for _, folders, files, folder in os.fwalk(top, follow_symlinks=False):
+        os.fchown(folder, user, group)
+        for name in (*folders, *files):
+            os.chown(name, user, group, dir_fd=folder, follow_symlinks=False)
 
 
 def remove_tree(top: Path) -> None:

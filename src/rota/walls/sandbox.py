@@ -55,7 +55,7 @@ _PASSWD = f"""root:x:0:0:root:/root:/usr/sbin/nologin
 {_NOBODY}
 """
 _GROUP = f"root:x:0:\n{USER}:x:{UID}:\nnogroup:x:65534:\n"
-_FIRST = 3  # descriptor that is given
+FIRST = 3  # descriptor that is given
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Given:
 
     def pass_on(self, descriptor: int) -> str:
         """Give a descriptor, which is not the caller's any more."""
-        number = _FIRST + len(self.numbers)
+        number = FIRST + len(self.numbers)
         self.numbers[number] = descriptor
         return str(number)
 
@@ -107,7 +107,7 @@ class Script:
     """File that only one sandbox has."""
 
     path: str
-    text: str
+    text: str | bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,7 @@ class View:
     folder: str = WORK  # to start in
     script: Script | None = None
     binds: Sequence[Bind] = ()
+    given: Sequence[int] = ()  # descriptors of ours, which it has under the numbers from `FIRST`
 
 
 class Sandbox:
@@ -132,7 +133,9 @@ class Sandbox:
         self.status, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self.gate: int | None = None  # a byte here lets it begin; None: it begins at once
         try:
-            # Given first: an error must not leave it open.
+            for descriptor in view.given:
+                self.given.pass_on(os.dup(descriptor))
+            # Before all else: an error must not leave it open.
             status = self.given.pass_on(writer)
             self._arguments = self.given.write("arguments", _joined(self._options(status)))
         except BaseException:
@@ -197,8 +200,9 @@ class Sandbox:
         # Last: what is made above is made in them.
         yield from ("--remount-ro", "/dev", "--remount-ro", "/")
 
-    def _file(self, path: str, text: str, mode: str = "0444") -> tuple[str, ...]:
-        number = self.given.write(path.rpartition("/")[2], text.encode())
+    def _file(self, path: str, text: str | bytes, mode: str = "0444") -> tuple[str, ...]:
+        data = text.encode() if isinstance(text, str) else text
+        number = self.given.write(path.rpartition("/")[2], data)
         return ("--perms", mode, "--file", number, path)
 
 

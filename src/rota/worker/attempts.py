@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from rota.domain.errors import Unavailable
+from rota.domain.git import COMMIT
 from rota.domain.ids import instant, micros
 from rota.domain.lease import StoreTime
 from rota.domain.run import AttemptResult
@@ -564,8 +565,15 @@ def _checked(batch: WorkBatch) -> list[Fence]:
         and _are_within(MIN_INSTANT, batch.deadlines.values(), MAX_INSTANT)
         and all(
             at in positions
-            for at in (*batch.inputs, *batch.deadlines, *batch.carts, *batch.handles)
+            for at in (
+                *batch.inputs,
+                *batch.deadlines,
+                *batch.carts,
+                *batch.handles,
+                *batch.commits,
+            )
         )
+        and all(map(COMMIT.fullmatch, batch.commits.values()))
         and all(batch.runs)
         and "".join(batch.runs).isprintable()
     )

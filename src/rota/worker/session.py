@@ -14,9 +14,10 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from rota.domain.errors import NotFound, RotaError, Unavailable
+from rota.domain.errors import Conflict, NotFound, RotaError, Unavailable
 from rota.domain.lease import RENEWALS_PER_LEASE, guard_margin, renewal_interval
 from rota.ports.clock import Clock
+from rota.ports.files import COMMITS, SourceCommit
 from rota.ports.work import (
     CREDENTIAL,
     HANDLES,
@@ -223,6 +224,25 @@ class WorkerSession:
             self._has_answer.set()
         self._note_use()
         return answer
+
+    async def record_commit(self, fence: Fence, commit: str) -> None:
+        """Return once a server keeps what an attempt was fetched at.
+
+        `Conflict`: the attempt is not this worker's any more.
+        """
+        item = SourceCommit(fence.run, fence.number, commit)
+        while True:
+            link = self._link
+            if link is not None and COMMITS not in self._requests:
+                return  # a server of an earlier release, which has no such jobs of its own
+            with suppress(Unavailable, NotFound):  # the link is dialled anew, by others
+                if link is not None:
+                    answer = await link.commits([item])
+                    if fence in answer.refused:
+                        raise Conflict("the attempt is not this worker's any more")
+                    if fence not in answer.again:
+                        return
+            await self._clock.sleep(self._config.tick)
 
     def _note_use(self) -> None:
         """Note that something was acknowledged in this connection."""

@@ -13,7 +13,7 @@ from rota.domain.run import AttemptResult
 from rota.domain.spec import JobType
 from rota.domain.states import RunState
 from rota.ports.executor import JobBatch
-from rota.ports.files import BlobPiece, BlobRead, BlobWritten
+from rota.ports.files import BlobPiece, BlobRead, BlobWritten, SourceCommit
 from rota.ports.work import (
     Beat,
     BeatAnswer,
@@ -81,6 +81,10 @@ class DoublingLink:
 
     async def read_blob(self, wish: BlobRead) -> BlobPiece:
         return await self._link.read_blob(wish)
+
+    async def commits(self, items: Sequence[SourceCommit]) -> ReportAnswer:
+        await self._link.commits(items)
+        return await self._link.commits(items)
 
     async def write_blob(self, piece: BlobPiece) -> BlobWritten:
         return await self._link.write_blob(piece)

@@ -13,10 +13,11 @@ from rota.domain.errors import LockedTooLong, NotFound, RotaError, StaleTransiti
 from rota.domain.ids import RunId, SessionId
 from rota.domain.output import CHUNK_LIMIT, OutputRecorder, Stream
 from rota.domain.run import AttemptResult
-from rota.domain.spec import Delivery, Overlap
+from rota.domain.spec import Delivery, Overlap, Retry
 from rota.domain.states import RunState
 from rota.link import grpc_messages, local
 from rota.operations.runs import cancel
+from rota.ports.files import COMMITS, SourceCommit
 from rota.ports.work import (
     ATTEMPT_BITS,
     HANDLES,
@@ -380,6 +381,26 @@ async def test_a_handle_is_kept_and_comes_with_the_next_attempt(
     order = await link.receive()
     assert isinstance(order, Dispatch)
     assert order.batch.work(0).handle == handle
+
+
+async def test_a_commit_that_was_told_comes_with_the_next_attempt(
+    shop: Shop, link: WorkerLink
+) -> None:
+    welcome = await link.register(hello())
+    work = await taken(shop, link, welcome, retry=Retry(attempts=2))
+    foreign = SourceCommit("r_foreign", 1, "b" * 40)
+
+    answer = await link.commits([SourceCommit(work.run, work.number, "a" * 40), foreign])
+    await link.report(Report(outcomes=(outcome(work.fence, AttemptResult.FAILED),)))
+    await shop.scene.release()
+    await shop.floor.claim_for(welcome.session)
+    order = await link.receive()
+
+    assert COMMITS in welcome.requests
+    assert answer.refused == (foreign.fence,)
+    assert isinstance(order, Dispatch)
+    again = order.batch.work(0)
+    assert (work.commit, again.number, again.commit) == ("", 2, "a" * 40)
 
 
 async def test_any_number_of_notes_arrive(shop: Shop, link: WorkerLink) -> None:

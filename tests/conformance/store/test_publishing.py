@@ -26,7 +26,7 @@ from rota.domain.states import RunState
 from rota.domain.walls import NEW_CLUSTER
 from rota.ports.carts import DueTemplate, MissedCarts, NewTemplate, PauseCart, TemplateChanges
 from rota.ports.credentials import NewCredential, NewJoinToken
-from rota.ports.files import KeptFile
+from rota.ports.files import KeptFile, SourceCommit
 from rota.ports.forecasts import PredictedStart
 from rota.ports.logins import DeviceGrant, LoginAttempt, Resealed, SealedValue, Told
 from rota.ports.projects import NewProject, PrincipalKind, PrincipalRef
@@ -203,6 +203,12 @@ async def record_progress(scene: Scene) -> Act:
     worker, work = await claimed(scene)
     progress = Progress(work.run, work.number, 1, 2, "")
     return lambda: scene.store.record_progress(worker, [progress])
+
+
+async def note_commits(scene: Scene) -> Act:
+    worker, work = await claimed(scene)
+    commit = SourceCommit(work.run, work.number, "a" * 40)
+    return lambda: scene.store.note_commits(worker, [commit])
 
 
 async def tell_notes(scene: Scene) -> Act:
@@ -630,6 +636,7 @@ WRITES: dict[Callable[[Scene], Awaitable[Act]], set[str]] = {
     cancel: {CANCELLED, EVENTS},
     resolve: {TIMES, EVENTS},
     record_progress: set(),
+    note_commits: set(),
     tell_notes: set(),
     forget_notes: set(),
     hold_run: {EVENTS},

@@ -47,13 +47,18 @@ class Machine:
         """Execute a job behind the wall that the test is about, the sandbox by default."""
         return settle(self.rota.client, self.start(script, **fields))
 
-    def start(self, script: str, **fields: object) -> Run:
+    def start_with(self, given: dict[str, Any], script: str, **fields: object) -> RunDetail:
+        """Execute a job with inputs behind the wall that the test is about."""
+        return settle(self.rota.client, self.start(script, given=given, **fields))
+
+    def start(self, script: str, **fields: Any) -> Run:
+        given = fields.pop("given", None)
         name = f"job{next(self._numbers)}"
         walls = {"isolation": "sandbox"} | fields
         if walls["isolation"] == "sandbox":
             walls.setdefault("network", "none")
         apply(self.rota.client, job(name, script, **walls))
-        return self.rota.client.trigger(name)
+        return self.rota.client.trigger(name, given)
 
     def printed(self, run: Run) -> str:
         return log_of(self.rota.client, run.id)

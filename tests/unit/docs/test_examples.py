@@ -44,7 +44,9 @@ def test_job_files_are_valid(rota: Console, block: Block) -> None:
 
     ended = rota("validate", "jobs.yaml")
 
-    assert (ended.code, ended.err) == (0, "")
+    # Their programs are not here: a warning, and what to do about it, is right.
+    told = [line for line in ended.err.splitlines() if "fresh, empty folder" not in line]
+    assert (ended.code, told) == (0, [])
 
 
 def test_readme_shows_the_example_that_is_shipped() -> None:

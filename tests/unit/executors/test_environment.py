@@ -17,12 +17,12 @@ def test_inputs_that_nobody_gave_have_their_defaults() -> None:
     }
     spec = JobSpec("backup", inputs=inputs)
 
-    assert input_variables(spec, None) == {
+    assert input_variables(spec, None, "/job") == {
         "INPUT_HOST": "db1",
         "INPUT_FORCE": "false",
         "INPUT_COUNT": "3",
     }
-    assert input_variables(spec, {"host": "db2", "note": "by hand"}) == {
+    assert input_variables(spec, {"host": "db2", "note": "by hand"}, "/job") == {
         "INPUT_HOST": "db2",
         "INPUT_FORCE": "false",
         "INPUT_COUNT": "3",
@@ -38,7 +38,9 @@ def test_what_rota_tells_cannot_be_overridden_by_job_or_step() -> None:
         Work("r_1", number, "j_1", 1, 0), JobSpec("tidy", env=forged, steps=(step,))
     )
 
-    seen = step_variables(attempt_variables({}, assignment, Path("output"), Path("progress")), step)
+    seen = step_variables(
+        attempt_variables({}, assignment, "/job", Path("output"), Path("progress")), step
+    )
 
     assert (seen["ROTA_RUN_ID"], seen["ROTA_FENCE"], seen["SHAPE"]) == (
         "r_1",

@@ -20,8 +20,9 @@ from structlog.testing import capture_logs
 from rota.blobs.files import open_files
 from rota.domain.errors import Denied, Unavailable
 from rota.link.local import PROTOCOL, LocalLink, LocalLinkServer
+from rota.link.parts import OUTDATED_SERVER, OUTDATED_WORKER
 from rota.operations.engine import Engine
-from rota.ports.work import OUTDATED_SERVER, OUTDATED_WORKER, Hello
+from rota.ports.work import Hello
 from rota.queue.local import LocalQueue
 from rota.server.dispatcher.floor import Floor, FloorConfig
 from testkit.builders import hello

@@ -131,7 +131,14 @@ def tables_in(migrations: Traversable) -> dict[str, set[str]]:
 
 def test_attempts_are_fenced_in_every_dialect() -> None:
     statements = statements_of("postgres")
-    for name in ("start_runs", "complete_runs", "end_attempt", "set_progress", "tell_notes"):
+    for name in (
+        "start_runs",
+        "complete_runs",
+        "end_attempt",
+        "set_progress",
+        "tell_notes",
+        "note_commits",
+    ):
         guard = statements[name].text.split("WHERE", 1)[1]
         assert {"attempt", "session", "state"} <= set(re.findall(r"\w+", guard))
 

@@ -14,7 +14,7 @@ from rota.domain.errors import NotFound, Unavailable
 from rota.domain.run import AttemptResult
 from rota.domain.spec import JobType
 from rota.ports.clock import Clock
-from rota.ports.files import BlobPiece, BlobRead, BlobWritten
+from rota.ports.files import BlobPiece, BlobRead, BlobWritten, SourceCommit
 from rota.ports.work import (
     Beat,
     BeatAnswer,
@@ -89,6 +89,9 @@ class Link:
 
     async def read_blob(self, wish: BlobRead) -> BlobPiece:
         raise Refused("no files here")
+
+    async def commits(self, items: Sequence[SourceCommit]) -> ReportAnswer:
+        raise AssertionError("nothing is fetched here")
 
     async def write_blob(self, piece: BlobPiece) -> BlobWritten:
         raise Refused("no files here")

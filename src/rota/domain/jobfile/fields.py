@@ -13,6 +13,7 @@ from rota.domain.jobfile.cart_fields import CARTS
 from rota.domain.jobfile.declarations import DECLARATIONS
 from rota.domain.jobfile.demands import DEMANDS
 from rota.domain.jobfile.files import SOURCE
+from rota.domain.jobfile.formats import SHORT_FORM
 from rota.domain.jobfile.http import HTTP_OF_JOB
 from rota.domain.jobfile.kinds import Choice, Duration, Flag, Instant, Integer, Size, Zone
 from rota.domain.jobfile.parts import (
@@ -174,9 +175,7 @@ _WHAT_IT_RUNS = (
         examples=({"PGSSLMODE": "require"},),
     ),
     HTTP_OF_JOB,
-    Field("url", LATER, "The repository of the short CI form."),
-    Field("task", LATER, "The tasks of the short CI form."),
-    Field("format", LATER, "The language of the short CI form."),
+    *SHORT_FORM,
     Field("secrets", LATER, "Secrets given to the job."),
 )
 

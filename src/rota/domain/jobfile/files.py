@@ -9,6 +9,7 @@ from typing import Any
 
 from rota.domain.errors import quoted, shown
 from rota.domain.files import DIGEST, MOST_ARTIFACT_BYTES, MOST_PATTERNS, is_archive, pattern_fault
+from rota.domain.jobfile.formats import REF, with_steps
 from rota.domain.jobfile.kinds import (
     INVALID,
     Duration,
@@ -72,11 +73,7 @@ GIT = Section(
         ),
         Field(
             "ref",
-            Text(
-                "a branch, a tag or a commit",
-                250,
-                pattern=r"[^\x00-\x20\x7f~^:?*\[\\-][^\x00-\x20\x7f~^:?*\[\\]*",
-            ),
+            REF,
             "The branch, tag or commit; what the repository's HEAD names, unless given.",
             examples=("main",),
         ),
@@ -272,7 +269,7 @@ def step_of_upload(name: str) -> dict[str, Any]:
 
 def expanded(document: Document) -> dict[str, Any]:
     """Return a job with the steps that its source brings along."""
-    found = dict(document)
+    found = with_steps(document)
     if "steps" not in found and runs_itself(found):
         found["steps"] = [step_of_upload(found["source"]["upload"]["name"])]
     return found

@@ -15,6 +15,7 @@ from rota.domain.following import Origin, Source, as_input, parse_source
 from rota.domain.jobfile.build import Document, build_schedule
 from rota.domain.jobfile.demands import job_of
 from rota.domain.jobfile.files import FileValue, check_source, is_file
+from rota.domain.jobfile.formats import SHORT, check_code, check_short_form
 from rota.domain.jobfile.http import check_http
 from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.sections import MAX_ENV_BYTES, InputValue
@@ -299,6 +300,8 @@ def check_job(
     _check_type(document, written, at)
     check_source(document, at)
     check_http(document, written, at, is_whole=is_whole)
+    check_short_form(document, written, at)
+    check_code(document, written, at)
     check_walls(document, at, is_whole=is_whole)
     check_schedule(document, at)
     for name in ("starts", "ends"):
@@ -321,7 +324,8 @@ def _check_type(document: Document, written: Mapping[str, object], at: At) -> No
     needed, foreign = ("function", "steps") if kind == JobType.PYTHON else ("steps", "function")
     # What only containers have is refused by a rule of its own: one fault is reported once.
     may_lack = stated_wall(document) is Isolation.CONTAINER or {"image", "command"} & written.keys()
-    is_found = needed in document or bool(may_lack)
+    is_short = bool(set(SHORT) & written.keys())
+    is_found = needed in document or bool(may_lack) or is_short
     if written.get(needed) is None and (kind == JobType.PYTHON or not is_found):
         at.refuse(f'{at.scope} has no "{needed}", which type {kind} needs')
     if written.get(foreign) is not None:

@@ -20,7 +20,7 @@ from rota.operations import credentials, output, workers
 from rota.operations.engine import Engine
 from rota.operations.specs import Ref
 from rota.operations.worker_files import STALE_ATTEMPT, WorkerFiles
-from rota.ports.files import BlobPiece, BlobRead, BlobWritten
+from rota.ports.files import BlobPiece, BlobRead, BlobWritten, SourceCommit
 from rota.ports.queue import CANCELLED, FAVOURED, OUTPUT, WATCHED, Taker, Ticket
 from rota.ports.queue import output as output_topic
 from rota.ports.records import Claimed, Finished
@@ -187,6 +187,11 @@ class Floor:
         answer = await output.store_chunks(self._engine, SessionId(session), chunks)
         await self._note_refused(session, "output", answer.refused)
         return answer
+
+    async def commits(self, session: str, items: Sequence[SourceCommit]) -> ReportAnswer:
+        refused = await self._engine.store.note_commits(SessionId(session), items)
+        await self._note_refused(session, "commits", refused)
+        return ReportAnswer(refused)
 
     async def read_blob(self, session: str, wish: BlobRead) -> BlobPiece:
         self._desk(session)

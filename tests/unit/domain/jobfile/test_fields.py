@@ -8,6 +8,7 @@ from rota.domain.jobfile.declarations import LIMIT, RESOURCE
 from rota.domain.jobfile.demands import AFTER, FOLLOW, RATE_LIMIT
 from rota.domain.jobfile.fields import DEFAULTS, FILE, JOB
 from rota.domain.jobfile.files import SOURCE
+from rota.domain.jobfile.formats import SHORT
 from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, STEP
 from rota.domain.jobfile.sections import Field, Section
 from rota.domain.jobfile.walls import MOUNT, OF_CONTAINERS, RUN_LIMITS
@@ -99,7 +100,7 @@ def with_example() -> list[tuple[Row, object]]:
         ((section, row), example)
         for section, row in rows()
         for example in row.examples
-        if section in OF_JOBS
+        if section in OF_JOBS and row.name not in SHORT  # they have a meaning only together
     ]
 
 

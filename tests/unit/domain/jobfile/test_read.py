@@ -66,11 +66,12 @@ jobs:
 _DIGEST = f"sha256:{'0' * 64}"
 
 
-def test_the_short_file_is_read_without_a_word() -> None:
+def test_the_short_file_is_read_with_one_warning() -> None:
     file = read_file(TWO_JOBS, name="jobs")
 
     build, cleanup = (entry.spec for entry in file.jobs)
-    assert (file.set_name, file.project, file.warnings) == ("jobs", "default", ())
+    assert (file.set_name, file.project) == ("jobs", "default")
+    assert ["./cleanup_script.sh" in each.message for each in file.warnings] == [True]
     assert [step.name for step in build.steps] == ["Set up Go", "Build", "Test"]
     assert build.schedule is not None
     assert build.schedule.expressions == ("0 0 * * *",)
@@ -80,7 +81,7 @@ def test_the_short_file_is_read_without_a_word() -> None:
 
 
 def test_all_problems_of_a_file_are_reported_in_the_order_of_its_lines() -> None:
-    unknown, impossible, warning = problems_in(BAD_FILE)
+    unknown, impossible, warning, not_there = problems_in(BAD_FILE)
 
     assert str(unknown) == (
         '7:5  unknown key "shedule" in job BuildAndTest — did you mean "schedule"?'
@@ -91,6 +92,7 @@ def test_all_problems_of_a_file_are_reported_in_the_order_of_its_lines() -> None
         '"0 2 * *" has 4 fields: second minute hour day = every hour at :02:00. '
         'For 02:00 daily: "0 2 * * *"'
     )
+    assert (not_there.warning, "./cleanup_script.sh" in not_there.message) == (True, True)
 
 
 def test_full_file_is_refused_only_for_what_comes_later() -> None:

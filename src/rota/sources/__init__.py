@@ -1,0 +1,5 @@
+"""What brings the source of an attempt into its folder: programs that run where the job does.
+
+They are executed behind the wall of the job, where nothing is installed but Python itself: so they
+import the standard library, `rota.domain.addresses`, and nothing else. `packed.py` packs them.
+"""

@@ -1,0 +1,39 @@
+"""The program as one file, which Python executes wherever it is put."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from functools import cache
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[1]
+_MODULES = (
+    "__init__",
+    "domain/__init__",
+    "domain/addresses",
+    "domain/errors",
+    "domain/git",
+    "domain/spec",
+    "sources/__init__",
+    "sources/__main__",
+    "sources/calls",
+    "sources/git",
+    "sources/unpack",
+    "sources/wish",
+)
+_MAIN = """import sys
+from rota.sources.__main__ import main
+sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
+"""
+
+
+@cache
+def program() -> bytes:
+    """Return a zip file that Python executes."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in _MODULES:
+            archive.write(_ROOT / f"{name}.py", f"rota/{name}.py")
+        archive.writestr("__main__.py", _MAIN)
+    return data.getvalue()
