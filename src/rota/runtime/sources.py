@@ -10,7 +10,6 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
-from rota.domain.addresses import Network
 from rota.runtime.walls import WallFields
 from rota.sources.wish import SourceSettings
 
@@ -29,7 +28,6 @@ class SourceFields(WallFields):
     source_limit: int = _DEFAULT.limit  # bytes
     source_files: int = _DEFAULT.files
     source_timeout: timedelta = _DEFAULT.timeout
-    outgoing_networks: tuple[Network, ...] = _DEFAULT.networks
 
     @property
     def sources(self) -> SourceSettings:
@@ -59,8 +57,6 @@ MEANINGS: Mapping[str, str] = {
     "source_limit": "most bytes that the source of a job may have, unpacked",
     "source_files": "most files that the source of a job may have",
     "source_timeout": "how long a source may take to come",
-    "outgoing_networks": "private networks that requests for jobs may reach, as 10.1.0.0/16"
-    " (default: none)",
 }
 
 
@@ -84,18 +80,3 @@ def from_option(text: str) -> SourceSettings:
     fields["timeout"] = timedelta(seconds=fields["timeout"])
     fields["networks"] = tuple(map(ip_network, fields["networks"]))
     return SourceSettings(**fields)
-
-
-def networks(parts: list[str]) -> tuple[Network, ...]:
-    """Read private networks that may be reached: `10.1.0.0/16`, `127.0.0.1/32`."""
-    return tuple(map(_network, parts))
-
-
-def _network(text: str) -> Network:
-    try:
-        network = ip_network(text)
-    except ValueError as error:
-        raise ValueError(f'"{text}" is not a network such as 10.1.0.0/16: {error}') from error
-    if network.prefixlen == 0:
-        raise ValueError(f'"{text}" is every address: name single networks')
-    return network

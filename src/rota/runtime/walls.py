@@ -109,8 +109,8 @@ MEANINGS: Mapping[str, str] = {
     " slots; 0: none",
     "http_secrets": "file with secrets that requests of jobs may name, one table each: [NAME] and"
     " below it value or value_file, hosts, projects",
-    "outgoing_networks": "private networks that requests of jobs may reach, as 10.1.0.0/16,::1/128"
-    " (default: none)",
+    "outgoing_networks": "private networks that git and requests of jobs may reach, as 10.1.0.0/16,"
+    "::1/128 (default: none)",
 }
 
 

@@ -554,6 +554,7 @@ def _checked(batch: WorkBatch) -> list[Fence]:
     """Return the fences; raise `Unavailable` if the columns do not fit one another."""
     count, jobs = len(batch), len(batch.jobs)
     positions = range(count)
+    sparse = (batch.inputs, batch.deadlines, batch.carts, batch.handles, batch.commits)
     is_sound = (
         len(batch.numbers) == count
         and len(batch.due_at) == count
@@ -563,16 +564,7 @@ def _checked(batch: WorkBatch) -> list[Fence]:
         and _are_within(0, batch.numbers, MAX_FENCE)
         and _are_within(MIN_INSTANT, batch.due_at, MAX_INSTANT)
         and _are_within(MIN_INSTANT, batch.deadlines.values(), MAX_INSTANT)
-        and all(
-            at in positions
-            for at in (
-                *batch.inputs,
-                *batch.deadlines,
-                *batch.carts,
-                *batch.handles,
-                *batch.commits,
-            )
-        )
+        and all(at in positions for each in sparse for at in each)
         and all(map(COMMIT.fullmatch, batch.commits.values()))
         and all(batch.runs)
         and "".join(batch.runs).isprintable()

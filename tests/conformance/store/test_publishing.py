@@ -44,7 +44,7 @@ from rota.ports.queue import (
 )
 from rota.ports.records import NewRun, NewToken, Rearmed, StoredChunk
 from rota.ports.store import Store
-from rota.ports.work import ChunkMeta, Progress, StepNote, Work
+from rota.ports.work import ChunkMeta, Progress, RemoteHandle, StepNote, Work
 from rota.queue.local import LocalQueue
 from rota.store.script import LookAgain, Many, Script
 from rota.store.store import SqlStore
@@ -209,6 +209,11 @@ async def note_commits(scene: Scene) -> Act:
     worker, work = await claimed(scene)
     commit = SourceCommit(work.run, work.number, "a" * 40)
     return lambda: scene.store.note_commits(worker, [commit])
+
+
+async def keep_handles(scene: Scene) -> Act:
+    worker, work = await claimed(scene)
+    return lambda: scene.store.keep_handles(worker, [RemoteHandle(work.run, work.number, "{}")])
 
 
 async def tell_notes(scene: Scene) -> Act:
@@ -637,6 +642,7 @@ WRITES: dict[Callable[[Scene], Awaitable[Act]], set[str]] = {
     resolve: {TIMES, EVENTS},
     record_progress: set(),
     note_commits: set(),
+    keep_handles: set(),
     tell_notes: set(),
     forget_notes: set(),
     hold_run: {EVENTS},
@@ -772,12 +778,14 @@ READS = [
     "next_template_due",
     "notes",
     "now",
+    "old_tokens",
     "open_carts",
     "open_outputs",
     "open_runs",
     "orphaned_jobs",
     "overview",
     "place_of",
+    "pool_group",
     "pools",
     "position_before_latest",
     "predicted_starts",
