@@ -112,6 +112,12 @@ class EndedRun:
     artifacts: Mapping[str, Any] | None = None  # values of `type: file` by path
 
 
+def files_of(follow: Follow) -> set[str]:
+    """Return the paths of the artifacts that are handed on."""
+    sources = map(parse_source, follow.gives.values())
+    return {source.key for source in sources if source.is_file}
+
+
 def values_of(follow: Follow, run: EndedRun) -> dict[str, Any]:
     """Return what each input is handed; `Invalid` has what the run does not have."""
     values: dict[str, Any] = {}

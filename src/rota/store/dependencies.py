@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
 
 from rota.domain.errors import Conflict, Invalid
-from rota.domain.following import EndedRun, is_followed, values_of
+from rota.domain.files import INPUT_KEPT_FOR
+from rota.domain.following import EndedRun, files_of, is_followed, values_of
 from rota.domain.gates import after_key, cycle_text, find_cycle
 from rota.domain.ids import JobId, RunId, following_run_id
 from rota.domain.job import RunRules
@@ -21,9 +24,10 @@ from rota.domain.jobfile.rules import parse_handed
 from rota.domain.run import Trigger
 from rota.domain.states import RunState
 from rota.ports.records import FollowingRun, NewJob
+from rota.store.files import touch
 from rota.store.gates import LockGates
 from rota.store.keys import lock_keys
-from rota.store.rows import from_json, rules_from, to_json
+from rota.store.rows import by_kind, from_json, rules_from, to_json
 from rota.store.script import Many, Row, Script, query
 from rota.store.submissions import Draft, insert_drafts
 from rota.store.tx import Tx
@@ -90,7 +94,7 @@ def _start(tx: Tx, ends: Sequence[Row], followers: _Followers) -> Script[None]:
     if pairs:
         for row in (yield query("known_runs", ids=pairs)):
             del pairs[row["id"]]
-    runs = yield from _ended_runs([end for end, row in pairs.values() if _is_handed(end, row)])
+    runs = yield from _ended_runs(tx, [pair for pair in pairs.values() if _is_handed(*pair)])
     drafts = [_draft(run, end, row, runs) for run, (end, row) in pairs.items()]
     yield from insert_drafts(tx, drafts, actor="scheduler")
     failed = {draft.id: draft.failure for draft in drafts if draft.failure}
@@ -109,14 +113,29 @@ def _is_handed(end: Row, follower: Row) -> bool:
     return bool(rules_from(follower["rules"]).follow(end["job"]).gives)
 
 
-def _ended_runs(ends: Sequence[Row]) -> Script[dict[str, EndedRun]]:
-    """The runs of which something is handed on, with what they left."""
-    ids = {end["run_id"] for end in ends}
+def _ended_runs(tx: Tx, pairs: Sequence[tuple[Row, Row]]) -> Script[dict[str, EndedRun]]:
+    """The runs of which something is handed on, with what they left; given are ends and followers.
+
+    Files that are handed on are kept for as long as those that somebody gives.
+    """
+    ids = {end["run_id"] for end, _ in pairs}
     rows = (yield query("outputs_of", ids=ids)) if ids else ()
     outputs = {row["id"]: from_json(row["outputs"]) for row in rows}
+    paths = {
+        path
+        for end, follower in pairs
+        for path in files_of(rules_from(follower["rules"]).follow(end["job"]))
+    }
+    found = (yield query("artifacts_of", ids=ids, paths=paths)) if paths else ()
+    artifacts: dict[str, dict[str, Any]] = defaultdict(dict)
+    for row in found:  # of a later step, if two left the same
+        value = {"file": PurePosixPath(row["path"]).name, "digest": row["digest"]}
+        artifacts[row["run_id"]][row["path"]] = value | {"size": row["size"]}
+    for project, same in sorted(by_kind(found, lambda row: row["project"]).items()):
+        yield from touch(tx, project, {row["digest"] for row in same}, INPUT_KEPT_FOR)
     return {
-        run: EndedRun(run, end["job"], RunState(end["state"]), outputs.get(run))
-        for end in ends
+        run: EndedRun(run, end["job"], RunState(end["state"]), outputs.get(run), artifacts[run])
+        for end, _ in pairs
         for run in [end["run_id"]]
     }
 

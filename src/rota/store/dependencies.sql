@@ -45,6 +45,13 @@ SELECT run_id, project, job, ended_at, state FROM upstream_end ORDER BY run_id L
 -- What these runs left for those that follow them.
 SELECT id, outputs FROM run WHERE id = ANY(:ids);
 
+-- name: artifacts_of
+-- Files of these paths that the last attempts of runs left, in the order of their steps.
+SELECT artifact.run_id, artifact.project, artifact.path, artifact.digest, artifact.size
+FROM artifact JOIN run ON run.id = artifact.run_id AND run.attempt = artifact.attempt
+WHERE artifact.run_id = ANY(:ids) AND artifact.path = ANY(:paths)
+ORDER BY artifact.run_id, artifact.step;
+
 -- name: tell_not_handed
 -- Say of runs that were inserted as failed what they were not handed.
 UPDATE run SET message = :message WHERE id = :id;

@@ -14,6 +14,7 @@ from rota.domain.ids import JobId, RunId, following_run_id
 from rota.domain.run import AttemptResult, Run, Trigger
 from rota.domain.spec import Follow, Input, InputType, Late, Overlap, Retry, When
 from rota.domain.states import RunState
+from rota.ports.files import KeptFile, NewArtifact
 from rota.ports.records import RemovedJob, RunQuery
 from rota.store.dependencies import follow as follow_ends
 from rota.store.gates import lock_gates
@@ -500,6 +501,51 @@ async def test_values_are_handed_on_and_kept_with_the_run(scene: Scene) -> None:
     [loading] = await runs_of(scene, follower)
     assert loading.inputs == {"rows": 12, "how": "completed", "run": run}
     assert [each.inputs for each in await runs_of(scene, plain)] == [None]
+
+
+async def test_a_file_that_is_handed_on_is_that_of_the_last_attempt_and_is_kept(
+    scene: Scene,
+) -> None:
+    upstream = await scene.job("extract", retry=Retry(attempts=2))
+    rules = follows("extract", data="artifacts.out/data.csv")
+    rules["handed"]["data"] = Input(InputType.FILE)
+    follower = await scene.job("load", **rules)
+    await scene.trigger(upstream)
+    worker = await scene.worker()
+    for digit, result in (("1", AttemptResult.FAILED), ("2", AttemptResult.COMPLETED)):
+        works = await scene.claim(worker)
+        file = KeptFile(f"f_{digit}", "default", f"sha256:{digit * 64}", 7)
+        await scene.store.begin_file(file, None)
+        use = NewArtifact(worker, works[0].fence, 0, "out/data.csv", timedelta(minutes=1))
+        await scene.store.finish_file(file, use)
+        await scene.finish(worker, works, result)
+        await scene.release()
+
+    await follow(scene)
+
+    [loading] = await runs_of(scene, follower)
+    digest = "sha256:" + "2" * 64
+    assert loading.inputs == {"data": {"file": "data.csv", "digest": digest, "size": 7}}
+    scene.advance(timedelta(days=29))
+    await scene.store.forget_artifacts(10)
+    assert [spent.file.digest for spent in await scene.store.spent_files(10)] == [
+        "sha256:" + "1" * 64
+    ]
+
+
+async def test_a_file_that_was_not_left_is_not_handed_on(scene: Scene) -> None:
+    upstream = await scene.job("extract")
+    rules = follows("extract", data="artifacts.data.csv")
+    rules["handed"]["data"] = Input(InputType.FILE)
+    follower = await scene.job("load", **rules)
+    [run] = await scene.trigger(upstream)
+    worker = await scene.worker()
+    await scene.finish(worker, await scene.claim(worker))
+
+    await follow(scene)
+
+    [loading] = await runs_of(scene, follower)
+    assert loading.message == f'input "data": {run} of extract kept no artifact "data.csv"'
 
 
 async def test_a_run_that_is_not_handed_what_it_needs_fails_and_is_followed_itself(
