@@ -31,11 +31,15 @@ jobs:
         title: Daten holen
         run: |
           {extracting}
+          seq 1 "$INPUT_ROWS" > orders.csv
           echo '{{"rows": '"$INPUT_ROWS"', "table": "orders_'"$INPUT_ROWS"'"}}' > "$ROTA_OUTPUT"
+        artifacts: [orders.csv]
 
   - name: transform
-    after: [{{job: extract, with: {{rows: outputs.rows, table: outputs.table}}}}]
-    inputs: {{rows: {{type: integer}}, table: {{pattern: 'orders_[0-9]+'}}}}
+    after:
+      - job: extract
+        with: {{rows: outputs.rows, table: outputs.table, orders: artifacts.orders.csv}}
+    inputs: {{rows: {{type: integer}}, table: {{pattern: 'orders_[0-9]+'}}, orders: {{type: file}}}}
     steps:
       - {{name: Prepare, run: 'mkdir -p parts && echo "$INPUT_ROWS" > parts/rows'}}
       - name: Double
@@ -43,7 +47,7 @@ jobs:
         run: |
           {transforming}
           test "$(cat rows)" -gt 0
-          echo '{{"loaded": '"$((INPUT_ROWS * 2))"'}}' > "$ROTA_OUTPUT"
+          echo '{{"loaded": '"$(($(wc -l < "$INPUT_ORDERS") * 2))"'}}' > "$ROTA_OUTPUT"
 
   - name: load
     after: [{{job: transform, with: {{rows: outputs.loaded, from: run}}}}]
@@ -113,7 +117,10 @@ def test_values_go_down_the_pipeline_and_each_step_is_seen_while_it_runs(
         assert watcher.ended() == 0
         assert f"loaded 6 rows of {transform.id}" in watcher.told
 
-    assert transform.inputs == {"rows": 3, "table": "orders_3"}
+    assert transform.inputs is not None
+    [artifact] = site.client.list_artifacts(extract.id).items
+    orders = {"file": "orders.csv", "digest": artifact.digest, "size": 6}
+    assert transform.inputs == {"rows": 3, "table": "orders_3", "orders": orders}
     assert load.inputs == {"rows": 6, "from": transform.id}
     shown = site.command("run", "show", transform.id).stdout
     assert f"after        {transform.follows} (extract, completed)" in shown
