@@ -33,7 +33,7 @@ from rota.api.carts import (
     ordinal,
 )
 from rota.api.events import Event
-from rota.api.files import Artifact
+from rota.api.files import Artifact, Upload
 from rota.api.forecasts import (
     Comparison,
     Expected,
@@ -234,6 +234,7 @@ __all__ = [
     "TimeNews",
     "Token",
     "Upcoming",
+    "Upload",
     "Use",
     "Validation",
     "Waits",

@@ -74,6 +74,7 @@ class JobOptions(TypedDict, total=False):
     retry: Retry | int
     max_losses: int
     log_limit: str
+    output: Literal["auto", "blobs"]
 
 
 def cron(expression: str, *, tz: str | None = None) -> When:

@@ -136,7 +136,7 @@ def test_roles_are_granted_listed_and_revoked(rota: Console, server: Server) -> 
     assert set(installation.lines) == set(Role)
     assert sorted(every.lines) == sorted([*listed.lines, *installation.lines])
     assert revoked.err == "viewer has no role of its own in project shop any more\n"
-    assert (last.code, "last admin of the installation" in last.err) == (5, True)
+    assert (last.code, "nobody is left who can act as admin" in last.err) == (5, True)
 
 
 def test_principals_are_disabled_and_enabled(rota: Console, server: Server) -> None:

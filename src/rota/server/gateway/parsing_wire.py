@@ -26,6 +26,7 @@ from rota.domain.carts.definition import (
     ItemsFile,
     ItemSource,
     LiveWorkers,
+    Matrix,
 )
 from rota.domain.errors import (
     Conflict,
@@ -182,11 +183,13 @@ class _Template(Struct, frozen=True, array_like=True):
     workers: LiveWorkers | None
     order_is_written: bool
     job: str
+    title: str
     description: str
     labels: dict[str, str]
     schedule: Schedule | None
     rollback: str
     priority: int | None
+    matrix: Matrix | None
 
 
 class _Items(_Part, frozen=True):
@@ -326,11 +329,13 @@ def _template(template: CartTemplate) -> _Template:
         items if isinstance(items, LiveWorkers) else None,
         template.order_is_written,
         template.job,
+        template.title,
         template.description,
         dict(template.labels),
         template.schedule,
         template.rollback,
         template.priority,
+        template.matrix,
     )
 
 
@@ -421,11 +426,13 @@ def _cart_template(told: _Template, others: Iterable[Part]) -> CartTemplate:
         items=items,
         order_is_written=told.order_is_written,
         job=told.job,
+        title=told.title,
         description=told.description,
         labels=told.labels,
         schedule=told.schedule,
         rollback=told.rollback,
         priority=told.priority,
+        matrix=told.matrix,
     )
 
 

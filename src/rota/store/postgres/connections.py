@@ -34,7 +34,7 @@ _AWAY = (
 # What asyncpg says of an answer by who is no PostgreSQL, or has not the TLS that was asked for.
 _NO_TLS = "rejected SSL upgrade"
 _BY_STATEMENT = "statement pooling mode"  # what pgbouncer says that knows no transactions
-_CACHED_STATEMENTS = 512  # more than there are
+_CACHED_STATEMENTS = 640  # more than there are
 _APPLICATION = "rota"
 _POOLER_SETTING = "statement_cache_size"
 _CONNECT_SECONDS = 10.0

@@ -81,7 +81,7 @@ def test_the_short_file_is_read_with_one_warning() -> None:
 
 
 def test_all_problems_of_a_file_are_reported_in_the_order_of_its_lines() -> None:
-    unknown, impossible, warning, not_there = problems_in(BAD_FILE)
+    unknown, cleanup, impossible, warning, report = problems_in(BAD_FILE)
 
     assert str(unknown) == (
         '7:5  unknown key "shedule" in job BuildAndTest — did you mean "schedule"?'
@@ -92,7 +92,8 @@ def test_all_problems_of_a_file_are_reported_in_the_order_of_its_lines() -> None
         '"0 2 * *" has 4 fields: second minute hour day = every hour at :02:00. '
         'For 02:00 daily: "0 2 * * *"'
     )
-    assert (not_there.warning, "./cleanup_script.sh" in not_there.message) == (True, True)
+    assert [(each.line, each.warning) for each in (cleanup, report)] == [(11, True), (17, True)]
+    assert all("fresh, empty folder" in each.message for each in (cleanup, report))
 
 
 def test_full_file_is_refused_only_for_what_comes_later() -> None:

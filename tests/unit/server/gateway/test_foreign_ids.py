@@ -98,6 +98,7 @@ async def crowded(tenants: Tenants) -> dict[str, str]:
         "cart id": cart["id"],
         "backfill": backfill["id"],
         "token_id": token["id"],
+        "path": f"{MARK}-file",
     }
 
 
