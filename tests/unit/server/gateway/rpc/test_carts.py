@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -96,9 +97,14 @@ class TestSubmitting:
 
     async def test_too_many_large_ones_of_one_caller_are_refused(self, carts: CartCalls) -> None:
         pool: ParsingPool = carts.calls.served.app.state.parsing
-        pool.limits = replace(pool.limits, waiting_of_caller=0)
 
-        async with pool.turn("operator"):
+        async def take() -> None:
+            async with pool.turn("operator"):
+                pass
+
+        async with asyncio.TaskGroup() as group, pool.turn("operator"):
+            for _ in range(pool.limits.waiting_of_caller):
+                group.create_task(take())
             parts = stream(header(3_000), batch(*items(3_000)))
             status, problem = await carts.calls.refused("SubmitCart", parts, Role.OPERATOR)
 
