@@ -263,6 +263,8 @@ class JobRules(NamedTuple):
 
     def can_hold_back(self, trigger: Trigger) -> bool:
         """Return whether its other runs can keep a run of this kind from going."""
+        if trigger is Trigger.PROBE:
+            return False
         is_limited = trigger is Trigger.BACKFILL or self.max_concurrency is not None
         return is_limited or self.goes_in_turn(trigger)
 
@@ -274,11 +276,15 @@ class JobRules(NamedTuple):
         """Return whether a run of this kind must be seen by those that come after it."""
         if trigger is Trigger.SCHEDULE:
             return True
+        if trigger is Trigger.PROBE:  # the run that it asks about counts
+            return False
         is_limited = trigger is Trigger.BACKFILL or self.max_concurrency is not None
         return is_limited and state in SLOT_STATES
 
     def lets_any_go(self, trigger: Trigger) -> bool:
         """Return whether runs of this kind go at once, however many there are."""
+        if trigger is Trigger.PROBE:  # whatever keeps runs from going, it may ask about one
+            return True
         takes_turns = trigger is Trigger.SCHEDULE or trigger is Trigger.BACKFILL
         return not takes_turns and self.max_concurrency is None and self.closed is None
 

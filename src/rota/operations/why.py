@@ -26,7 +26,7 @@ from rota.domain.quantities import parse_duration
 from rota.domain.resources import HTTP_SLOTS, SLOTS, UNIT, fits, format_amount, lacking, minus
 from rota.domain.run import Reason, Run
 from rota.domain.shape import demand_of, unmet
-from rota.domain.states import RunState, seen_state
+from rota.domain.states import RunState, is_final, seen_state
 from rota.operations.engine import Engine
 from rota.operations.forecasts import forecasts_for
 from rota.operations.specs import stamp
@@ -475,15 +475,34 @@ async def why(engine: Engine, run: Run, sight: Sight = EVERYTHING) -> Explanatio
                 run, f"{verb} worker {run.worker}", *(await _troubles(engine, run, sight))
             )
         case RunState.UNKNOWN:
-            reason = Reason(
-                gate="person",
-                message="its worker vanished while it ran, and at_most_once forbids a second try",
-                action=f"rota run resolve {run.id} --as completed|failed|retry",
-            )
-            return _stands(run, "unknown: a person must decide", Obstacle(reason))
+            return await _is_unknown(engine, run)
         case _:
             cause = f" ({run.cause})" if run.cause else ""
             return _stands(run, f"it has ended: {run.state.lower()}{cause}")
+
+
+async def _is_unknown(engine: Engine, run: Run) -> Explanation:
+    probes = await engine.store.probes_about(run.id)
+    asking = next((each for each in probes if not is_final(each.state)), None)
+    if asking is not None:
+        reason = Reason(
+            gate="probe",
+            message=f"its worker vanished while it ran, and probe {asking.id} "
+            f"({asking.state.lower()}, {_tries(asking.tries)}) asks how it ended",
+            action=f"rota why {asking.id}",
+        )
+        return _stands(run, "unknown: its probe is to tell how it ended", Obstacle(reason))
+    told = f"; probe {probes[-1].id} found out nothing" if probes else ""
+    reason = Reason(
+        gate="person",
+        message="its worker vanished while it ran, and at_most_once forbids a second try" + told,
+        action=f"rota run resolve {run.id} --as completed|failed|retry",
+    )
+    return _stands(run, "unknown: a person must decide", Obstacle(reason))
+
+
+def _tries(count: int) -> str:
+    return "not tried yet" if not count else f"try {count}"
 
 
 async def _troubles(engine: Engine, run: Run, sight: Sight) -> list[Obstacle]:

@@ -111,6 +111,7 @@ class Work(msgspec.Struct, frozen=True, array_like=True):
     item: str | None = None  # its key in that cart; None: it is of no cart, or the check of one
     handle: str | None = None  # what an earlier attempt kept of the work elsewhere: go on with that
     commit: str = ""  # that an earlier attempt was fetched at; "": none was
+    probed: Fence | None = None  # the attempt that it asks about; None: it is no probe
 
     @property
     def fence(self) -> Fence:
@@ -137,6 +138,7 @@ class WorkBatch(msgspec.Struct, frozen=True, array_like=True):
     carts: dict[int, tuple[str, str | None]] = {}  # and the item's key; None: the check of one
     handles: dict[int, str] = {}  # what earlier attempts kept of the work elsewhere, as JSON
     commits: dict[int, str] = {}  # that an earlier attempt was fetched at
+    probes: dict[int, tuple[str, int]] = {}  # fences of the attempts that probes ask about
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -172,6 +174,7 @@ class WorkBatch(msgspec.Struct, frozen=True, array_like=True):
             _moved(self.carts, new),
             _moved(self.handles, new),
             _moved(self.commits, new),
+            _moved(self.probes, new),
         )
 
     def works(self) -> Iterator[Work]:
@@ -192,6 +195,7 @@ class WorkBatch(msgspec.Struct, frozen=True, array_like=True):
             item,
             self.handles.get(at),
             self.commits.get(at, ""),
+            Fence(*self.probes[at]) if at in self.probes else None,
         )
 
     @classmethod
@@ -214,6 +218,11 @@ class WorkBatch(msgspec.Struct, frozen=True, array_like=True):
             {at: (w.cart, w.item) for at, w in enumerate(items) if w.cart is not None},
             {at: w.handle for at, w in enumerate(items) if w.handle is not None},
             {at: w.commit for at, w in enumerate(items) if w.commit},
+            {
+                at: (w.probed.run, w.probed.number)
+                for at, w in enumerate(items)
+                if w.probed is not None
+            },
         )
 
 

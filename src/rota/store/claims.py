@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
@@ -18,6 +18,7 @@ from rota.store.gates import lock_free_gates
 from rota.store.keys import take_keys
 from rota.store.memory import capacity_in
 from rota.store.placement import Picked, Queue, Wanted, asks_for_resources, by_seq, pick, place
+from rota.store.probes import probes_of
 from rota.store.releases import release_jobs
 from rota.store.rows import by_kind, from_json, offered_from
 from rota.store.script import Row, Rows, Script, query
@@ -97,7 +98,7 @@ def take(tx: Tx, session: Row, wish: Wish, late: Rows) -> Script[WorkBatch]:
             break
     if served.wanted is not None:
         yield from served.wanted.keep(tx.now, served.going)
-    return _batch(claimed)
+    return _batch(claimed, (yield from probes_of(claimed)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,15 +196,19 @@ def _give(tx: Tx, session: Row, queue: Queue, going: Picked) -> Script[Rows]:
     return in_order
 
 
-def _batch(rows: Rows) -> WorkBatch:
-    """The columns of `claim_runs`: no run has an object of its own."""
+def _batch(rows: Rows, probes: Mapping[str, Row]) -> WorkBatch:
+    """The columns of `claim_runs`: no run has an object of its own.
+
+    Of `probes`, by id, it is told what identifies the runs that they ask about.
+    """
     if not rows:
         return WorkBatch()
     columns = map(list, zip(*rows, strict=True))
     _, runs, numbers, ids, versions, due_at, deadlines, inputs, carts, items, *others, _ = columns
-    handles, commits = others
+    handles, commits, _ = others
     refs = list(zip(ids, versions, strict=True))
     jobs = {job: place for place, job in enumerate(dict.fromkeys(refs))}
+    places = {at: probes[run] for at, run in enumerate(runs) if run in probes} if probes else {}
     return WorkBatch(
         runs,
         numbers,
@@ -212,9 +217,12 @@ def _batch(rows: Rows) -> WorkBatch:
         [jobs[ref] for ref in refs] if len(jobs) > 1 else [],
         _sparse(inputs),
         _sparse(deadlines),
-        {at: (cart, items[at]) for at, cart in _sparse(carts).items()},
+        {at: (cart, items[at]) for at, cart in _sparse(carts).items()}
+        | {at: (row["cart"], row["item"]) for at, row in places.items() if row["cart"]},
         _sparse(handles),
-        _sparse(commits),
+        _sparse(commits)
+        | {at: row["source_commit"] for at, row in places.items() if row["source_commit"]},
+        {at: (row["probed"], row["attempt"]) for at, row in places.items()},
     )
 
 

@@ -17,10 +17,11 @@ from rota.domain.following import may_be_followed
 from rota.domain.ids import instant, stable_fraction
 from rota.domain.job import RunRules
 from rota.domain.order import cost_of_all
+from rota.domain.probes import probe_ended
 from rota.domain.retry import Ending, Verdict, attempt_ended, goes_alone
-from rota.domain.run import AttemptResult, OutputState
+from rota.domain.run import AttemptResult, OutputState, Trigger
 from rota.domain.shape import alone, demand_of
-from rota.domain.spec import Delivery
+from rota.domain.spec import Delivery, Retry
 from rota.domain.states import LEASED_STATES, RunState, is_final
 from rota.ports.records import Finished
 from rota.ports.work import EndBatch, Fence, Outcome, Report, WorkBatch
@@ -29,6 +30,7 @@ from rota.store.claims import Wish, present, take
 from rota.store.gates import lock_free_gates, lock_gates_of
 from rota.store.keys import charge_output
 from rota.store.notes import steps_of_lost
+from rota.store.probes import begin_probes
 from rota.store.releases import release_jobs
 from rota.store.rows import by_kind, from_json, optional_instant, optional_micros, to_json
 from rota.store.runs import settle_output
@@ -39,7 +41,7 @@ from rota.store.waits import leave_ends, too_late
 _RESULTS = frozenset(AttemptResult)
 _MEMORY = 0.2  # weight of the newest duration in a job's moving average
 _WORD = re.compile(r"[a-z][a-z0-9_ -]{0,39}")  # what a worker may give as a cause
-_kind_in = itemgetter(*range(6))  # see `_Kind`
+_kind_in = itemgetter(*range(7))  # see `_Kind`
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +332,8 @@ def _end(
         yield query("keep_attempts", seqs=repeated, now=tx.now)
     yield from set_apart(end.row for end in ends if end.is_set_apart)
     yield from charge_output(tx.now, [(end.row, end.outcome.output_bytes) for end in ends])
+    unknown = [end.row for end in ends if end.verdict.state is RunState.UNKNOWN]
+    yield from begin_probes(tx, [(row, rules[_ref(row)].rules) for row in unknown])
     yield from settle(tx, _decided_groups(ends), gates, actor=session)
 
 
@@ -345,7 +349,11 @@ def _decided(now: int, outcome: Outcome, row: Row, rules: RunRules, loss: Loss) 
     ended_at = _clamp(outcome.ended_at + shift, started_at or claimed_at, now) or now
     ending = _ending(row, outcome, now, loss)
     fraction = stable_fraction(outcome.run, str(outcome.attempt))
-    verdict = attempt_ended(ending, rules.retry, rules.max_losses, fraction)
+    if row["trigger"] == Trigger.PROBE:
+        policy = rules.probe or Retry()
+        verdict = probe_ended(ending, policy, rules.max_losses, fraction)
+    else:
+        verdict = attempt_ended(ending, rules.retry, rules.max_losses, fraction)
     is_counted = ending.result is AttemptResult.LOST and loss.counts
     losses = row["losses"] + is_counted
     goes_on = not is_final(verdict.state)
@@ -383,7 +391,9 @@ def _result(outcome: Outcome) -> AttemptResult:
 
 def _values(end: _End, session: str) -> tuple[object, ...]:
     """Values for `end_attempt`, in its order."""
-    row, outcome, state, result = end.row, end.outcome, end.verdict.state, _result(end.outcome)
+    row, outcome, state = end.row, end.outcome, end.verdict.state
+    is_good = state is RunState.COMPLETED  # a probe whose exit code is its answer, too
+    result = AttemptResult.COMPLETED if is_good else _result(outcome)
     is_failed = result in (AttemptResult.FAILED, AttemptResult.TIMED_OUT)
     return (
         state,
@@ -430,6 +440,7 @@ class _Kind(NamedTuple):
     chain: str
     capacity: float  # fraction of the pool they were charged for
     gate: str | None  # the job at whose gate they count
+    is_probe: int = 0  # 1: it asks about another run
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,6 +491,7 @@ def _row(end: _End) -> tuple[object, ...]:
         row["chain"],
         row["capacity"],
         row["gate_job"],
+        int(row["trigger"] == Trigger.PROBE),
         row["id"],
         row["attempt"],
         row["expected"],
@@ -515,6 +527,7 @@ def settle(tx: Tx, groups: Sequence[_Group], gates: Collection[str], *, actor: s
             _tell(tx, project, (state, cause), its, actor)
         if is_final(state):
             _count(tx, same)
+            tx.effects.followed |= any(group.kind.is_probe for group in same)
         tx.effects.times |= state is RunState.SCHEDULED
     yield from _wake_jobs(tx, groups)
     yield from release_jobs(tx, gates)
@@ -523,6 +536,8 @@ def settle(tx: Tx, groups: Sequence[_Group], gates: Collection[str], *, actor: s
 def _count(tx: Tx, final: Sequence[_Group]) -> None:
     """Each run counts once, at its end."""
     for group in final:
+        if group.kind.is_probe:
+            continue
         tx.effects.ends[group.kind.job, group.state] += len(group.runs)
         tx.effects.carts |= any(group.carts)
         delays = [delay / 1e6 for delay in group.delays if delay is not None]
@@ -531,6 +546,9 @@ def _count(tx: Tx, final: Sequence[_Group]) -> None:
 
 def _wake_jobs(tx: Tx, groups: Sequence[_Group]) -> Script[None]:
     """Schedules that count from the end of a run, and jobs that follow others."""
+    groups = [group for group in groups if not group.kind.is_probe]
+    if not groups:
+        return
     awaited = yield query("awaited_jobs", ids={group.kind.job_id for group in groups})
     tx.effects.times |= any(row["waits"] for row in awaited)
     followed = {row["job_id"]: row["followed"] for row in awaited if row["followed"]}
@@ -550,7 +568,7 @@ def _correct_charges(tx: Tx, groups: Sequence[_Group]) -> None:
 def _learn_durations(tx: Tx, groups: Sequence[_Group]) -> None:
     durations: dict[str, list[float]] = defaultdict(list)
     for group in groups:
-        if group.state is RunState.COMPLETED:
+        if group.state is RunState.COMPLETED and not group.kind.is_probe:
             durations[group.kind.job_id] += group.seconds
     for job, seconds in sorted(durations.items()):
         mean, keep = sum(seconds) / len(seconds), (1 - _MEMORY) ** len(seconds)

@@ -16,6 +16,7 @@ from rota.domain.errors import Unavailable
 from rota.domain.git import COMMIT
 from rota.domain.ids import instant, micros
 from rota.domain.lease import StoreTime
+from rota.domain.probes import probe_spec
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Delivery, JobSpec, JobType
 from rota.ports.clock import Clock
@@ -203,10 +204,11 @@ class Attempts:
         """Yield the attempts of each job version, without those that came before."""
         for ref, positions in batch.by_job().items():
             spec = self._specs.get(ref) or JobSpec(ref[0])
-            of_job = [fences[at] for at in positions]
-            job = JobBatch(spec, batch.part(positions), of_job).without(self._held.keys())
-            if len(job):
-                yield job
+            for executed, its in _without_probes(spec, batch, positions):
+                of_job = [fences[at] for at in its]
+                job = JobBatch(executed, batch.part(its), of_job).without(self._held.keys())
+                if len(job):
+                    yield job
 
     def _learn(self, entries: Sequence[SpecEntry]) -> None:
         """Remember the specs that were sent last; held work keeps its own."""
@@ -554,7 +556,14 @@ def _checked(batch: WorkBatch) -> list[Fence]:
     """Return the fences; raise `Unavailable` if the columns do not fit one another."""
     count, jobs = len(batch), len(batch.jobs)
     positions = range(count)
-    sparse = (batch.inputs, batch.deadlines, batch.carts, batch.handles, batch.commits)
+    sparse = (
+        batch.inputs,
+        batch.deadlines,
+        batch.carts,
+        batch.handles,
+        batch.commits,
+        batch.probes,
+    )
     is_sound = (
         len(batch.numbers) == count
         and len(batch.due_at) == count
@@ -566,6 +575,7 @@ def _checked(batch: WorkBatch) -> list[Fence]:
         and _are_within(MIN_INSTANT, batch.deadlines.values(), MAX_INSTANT)
         and all(at in positions for each in sparse for at in each)
         and all(map(COMMIT.fullmatch, batch.commits.values()))
+        and _are_within(0, [number for _, number in batch.probes.values()], MAX_FENCE)
         and all(batch.runs)
         and "".join(batch.runs).isprintable()
     )
@@ -573,6 +583,19 @@ def _checked(batch: WorkBatch) -> list[Fence]:
     if not is_sound or len(set(fences)) < count or not _are_readable(batch.inputs.values()):
         raise Unavailable("the server sent work that makes no sense")
     return fences
+
+
+def _without_probes(
+    spec: JobSpec, batch: WorkBatch, positions: Sequence[int]
+) -> Iterator[tuple[JobSpec, Sequence[int]]]:
+    """Yield what is executed of a job version, and where: its steps, and its probe."""
+    if not batch.probes:
+        yield spec, positions
+        return
+    asking = [at for at in positions if at in batch.probes]
+    if asking:
+        yield probe_spec(spec), asking
+    yield spec, [at for at in positions if at not in batch.probes]
 
 
 def _are_within(least: int, values: Collection[int], most: int) -> bool:
