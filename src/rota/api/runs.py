@@ -245,7 +245,7 @@ class Probe(Answer, frozen=True, kw_only=True):
     id: str
     attempt: int  # of the run that it asks about
     state: RunState
-    answer: str = ""  # completed, failed or retry; "": none, or not yet
+    answer: str | None = None  # completed, failed or retry; None: none, or not yet
     tries: int = 0
 
 
