@@ -469,6 +469,7 @@ class SqlStore(Transactions):
     jobs_beyond = read(project_scripts.jobs_beyond)
     pools = read(project_scripts.pools)
     give_pool = write(project_scripts.give_pool)
+    most_of_pools = read(project_scripts.most_of_pools)
     wall_defaults = read(project_scripts.wall_defaults)
     settle_walls = write(project_scripts.settle_walls)
     change_walls = write(project_scripts.change_walls)

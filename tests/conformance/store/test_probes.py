@@ -25,7 +25,8 @@ OFFERS = (Offer("capability", PROBES),)
 
 async def lost(scene: Scene, runs: int = 1, **rules: Any) -> list[Work]:
     """Leave runs UNKNOWN: their worker vanished."""
-    job = await scene.job(**{"delivery": Delivery.AT_MOST_ONCE, "probe": POLICY} | rules)
+    given: dict[str, Any] = {"delivery": Delivery.AT_MOST_ONCE, "probe": POLICY, **rules}
+    job = await scene.job(**given)
     await scene.trigger(job, runs, inputs={"to": "ada"})
     worker = await scene.worker("first", slots=100)
     works = await scene.claim(worker)

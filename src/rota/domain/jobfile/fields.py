@@ -206,7 +206,8 @@ _HOW_IT_ENDS = (
     Field(
         "delivery",
         Choice(Delivery),
-        "What a lost worker means: a new attempt, or UNKNOWN until a person or the `probe` decides.",
+        "What a lost worker means: a new attempt, or UNKNOWN until a person or the `probe` "
+        "decides.",
         "at_least_once",
     ),
     Field("timeout", Duration(SHORTEST), "How long one attempt may take.", examples=("1h",)),
