@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
@@ -11,6 +11,7 @@ from rota.domain.errors import StaleStream
 from rota.domain.ids import SessionId
 from rota.domain.order import cost_of_all, entitled
 from rota.domain.resources import HTTP_SLOTS, UNIT, Vector
+from rota.domain.run import Trigger
 from rota.domain.shape import demand_of, unmet
 from rota.ports.records import Claimed, Room
 from rota.ports.work import WorkBatch
@@ -25,6 +26,7 @@ from rota.store.script import Row, Rows, Script, query
 from rota.store.tx import Tx
 from rota.store.waits import drop_late, too_late
 
+_PROBE = str(Trigger.PROBE)
 _ROUNDS = 3  # looks at the queue in one claim
 _seq, _expected = itemgetter("seq"), itemgetter("expected")
 
@@ -98,7 +100,7 @@ def take(tx: Tx, session: Row, wish: Wish, late: Rows) -> Script[WorkBatch]:
             break
     if served.wanted is not None:
         yield from served.wanted.keep(tx.now, served.going)
-    return _batch(claimed, (yield from probes_of(claimed)))
+    return (yield from _batch(claimed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,19 +198,19 @@ def _give(tx: Tx, session: Row, queue: Queue, going: Picked) -> Script[Rows]:
     return in_order
 
 
-def _batch(rows: Rows, probes: Mapping[str, Row]) -> WorkBatch:
+def _batch(rows: Rows) -> Script[WorkBatch]:
     """The columns of `claim_runs`: no run has an object of its own.
 
-    Of `probes`, by id, it is told what identifies the runs that they ask about.
+    Probes are told what identifies the runs that they ask about.
     """
     if not rows:
         return WorkBatch()
     columns = map(list, zip(*rows, strict=True))
     _, runs, numbers, ids, versions, due_at, deadlines, inputs, carts, items, *others, _ = columns
-    handles, commits, _ = others
+    handles, commits, triggers = others
     refs = list(zip(ids, versions, strict=True))
     jobs = {job: place for place, job in enumerate(dict.fromkeys(refs))}
-    places = {at: probes[run] for at, run in enumerate(runs) if run in probes} if probes else {}
+    places = (yield from probes_of(runs)) if _PROBE in triggers else {}
     return WorkBatch(
         runs,
         numbers,

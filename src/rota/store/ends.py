@@ -41,7 +41,7 @@ from rota.store.waits import leave_ends, too_late
 _RESULTS = frozenset(AttemptResult)
 _MEMORY = 0.2  # weight of the newest duration in a job's moving average
 _WORD = re.compile(r"[a-z][a-z0-9_ -]{0,39}")  # what a worker may give as a cause
-_kind_in = itemgetter(*range(7))  # see `_Kind`
+_kind_in = itemgetter(*range(6))  # see `_Kind`
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,7 +440,6 @@ class _Kind(NamedTuple):
     chain: str
     capacity: float  # fraction of the pool they were charged for
     gate: str | None  # the job at whose gate they count
-    is_probe: int = 0  # 1: it asks about another run
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,10 +456,14 @@ class _Group:
     delays: Sequence[int | None]  # microseconds to the first start; None: no start, or a backfill
     carts: Sequence[str | None]
     keys: Sequence[str | None]  # shared ones that they held
+    are_probes: bool = False  # they ask about other runs, and count for nothing in their job
 
 
 def _groups(rows: Sequence[Any], state: RunState, cause: str = "") -> list[_Group]:
-    """Ends in rows such as those of `complete_runs`."""
+    """Ends in rows such as those of `complete_runs`.
+
+    Workers tell the ends of probes one by one: among the rows of that statement there are none.
+    """
     return [_group(_Kind(*k), state, cause, ends) for k, ends in by_kind(rows, _kind_in).items()]
 
 
@@ -472,11 +475,13 @@ def _group(kind: _Kind, state: RunState, cause: str, rows: Sequence[Any]) -> _Gr
 
 
 def _decided_groups(ends: Iterable[_End]) -> list[_Group]:
-    verdicts = by_kind(ends, lambda end: (end.verdict.state, end.verdict.cause))
+    verdicts = by_kind(
+        ends, lambda end: (end.verdict.state, end.verdict.cause, end.row["trigger"] == "probe")
+    )
     return [
-        group
-        for verdict, same in verdicts.items()
-        for group in _groups([_row(end) for end in same], *verdict)
+        replace(group, are_probes=are_probes) if are_probes else group
+        for (state, cause, are_probes), same in verdicts.items()
+        for group in _groups([_row(end) for end in same], state, cause)
     ]
 
 
@@ -491,7 +496,6 @@ def _row(end: _End) -> tuple[object, ...]:
         row["chain"],
         row["capacity"],
         row["gate_job"],
-        int(row["trigger"] == Trigger.PROBE),
         row["id"],
         row["attempt"],
         row["expected"],
@@ -527,7 +531,7 @@ def settle(tx: Tx, groups: Sequence[_Group], gates: Collection[str], *, actor: s
             _tell(tx, project, (state, cause), its, actor)
         if is_final(state):
             _count(tx, same)
-            tx.effects.followed |= any(group.kind.is_probe for group in same)
+            tx.effects.followed |= any(group.are_probes for group in same)
         tx.effects.times |= state is RunState.SCHEDULED
     yield from _wake_jobs(tx, groups)
     yield from release_jobs(tx, gates)
@@ -536,7 +540,7 @@ def settle(tx: Tx, groups: Sequence[_Group], gates: Collection[str], *, actor: s
 def _count(tx: Tx, final: Sequence[_Group]) -> None:
     """Each run counts once, at its end."""
     for group in final:
-        if group.kind.is_probe:
+        if group.are_probes:
             continue
         tx.effects.ends[group.kind.job, group.state] += len(group.runs)
         tx.effects.carts |= any(group.carts)
@@ -546,7 +550,7 @@ def _count(tx: Tx, final: Sequence[_Group]) -> None:
 
 def _wake_jobs(tx: Tx, groups: Sequence[_Group]) -> Script[None]:
     """Schedules that count from the end of a run, and jobs that follow others."""
-    groups = [group for group in groups if not group.kind.is_probe]
+    groups = [group for group in groups if not group.are_probes]
     if not groups:
         return
     awaited = yield query("awaited_jobs", ids={group.kind.job_id for group in groups})
@@ -568,7 +572,7 @@ def _correct_charges(tx: Tx, groups: Sequence[_Group]) -> None:
 def _learn_durations(tx: Tx, groups: Sequence[_Group]) -> None:
     durations: dict[str, list[float]] = defaultdict(list)
     for group in groups:
-        if group.state is RunState.COMPLETED and not group.kind.is_probe:
+        if group.state is RunState.COMPLETED and not group.are_probes:
             durations[group.kind.job_id] += group.seconds
     for job, seconds in sorted(durations.items()):
         mean, keep = sum(seconds) / len(seconds), (1 - _MEMORY) ** len(seconds)

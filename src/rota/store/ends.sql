@@ -43,8 +43,7 @@ FROM report
 WHERE run.id = report.id AND run.attempt = report.number AND coalesce(run.session, '') = :session
     AND run.state IN ('CLAIMED', 'PROCESSING')
     AND NOT EXISTS (SELECT 1 FROM session WHERE session.id = :session AND barred = 1)
-RETURNING project, job_id, job, chain, capacity, gate_job,
-    CASE WHEN trigger = 'probe' THEN 1 ELSE 0 END AS is_probe, run.id, run.attempt, expected,
+RETURNING project, job_id, job, chain, capacity, gate_job, run.id, run.attempt, expected,
     run.ended_at - run.started_at AS duration,
     CASE WHEN backfill IS NULL THEN run.first_started_at - release_at END AS delay, cart, keys;
 

@@ -14,7 +14,6 @@ from rota.domain.ids import RunId, instant, new_run_ids
 from rota.domain.job import RunRules
 from rota.domain.probes import Answer, Resolution, answer_of, resolution_of
 from rota.domain.retry import backoff
-from rota.domain.run import Trigger
 from rota.domain.shape import probe_shape
 from rota.domain.states import RunState, is_final
 from rota.ports.records import ProbeOf
@@ -76,12 +75,10 @@ def _values(now: int, run: RunId, row: Row, shape: str, rules: RunRules) -> tupl
     )
 
 
-def probes_of(claimed: Sequence[Row]) -> Script[Mapping[str, Row]]:
-    """What the probes among claimed runs ask about, by their ids."""
-    ids = [row["id"] for row in claimed if row["trigger"] == Trigger.PROBE]
-    if not ids:
-        return {}
-    return {row["run_id"]: row for row in (yield query("probes_of_runs", ids=ids))}
+def probes_of(claimed: Sequence[str]) -> Script[dict[int, Row]]:
+    """What the probes among claimed runs ask about, by their position."""
+    rows = {row["run_id"]: row for row in (yield query("probes_of_runs", ids=claimed))}
+    return {at: rows[run] for at, run in enumerate(claimed) if run in rows}
 
 
 def any_ended() -> Script[bool]:

@@ -17,6 +17,8 @@ from rota.domain.git import COMMIT
 from rota.domain.ids import instant, micros
 from rota.domain.lease import StoreTime
 from rota.domain.probes import probe_spec
+from rota.domain.quantities import format_duration
+from rota.domain.retry import STALLED
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Delivery, JobSpec, JobType
 from rota.ports.clock import Clock
@@ -47,6 +49,7 @@ from rota.ports.work import (
 from rota.worker.ends import EndQueue, GivenUp, Sending, outcome_at, picked
 from rota.worker.notes import NoteBook, ProgressBook
 from rota.worker.output import AttemptOutput, OutputTimes
+from rota.worker.silences import Silences
 from rota.worker.spool import OutputSpool
 
 REPORT_AGAIN = timedelta(seconds=2)  # what a server could not take yet
@@ -96,6 +99,8 @@ class Attempts:
         self._interrupted: set[Fence] = set()  # the worker stops: another one tries them
         self._outputs: dict[Fence, AttemptOutput] = {}
         self._ended: set[Fence] = set()  # the held ones that are over
+        self._probes: set[Fence] = set()  # attempts that ask about others
+        self._silences = Silences(clock.monotonic)  # of attempts that may not be silent for long
         self._given_up = GivenUp(clock.monotonic)
         self._untold: dict[Fence, None] = {}  # ends given up that no beat was answered with
         spool.on_given_up = self._given_up.note
@@ -187,6 +192,8 @@ class Attempts:
         taken = [Held(job, now) for job in self._by_job(batch, fences)]
         for held in taken:
             self._held.update(dict.fromkeys(held.job.fences, held))
+            if held.job.batch.probes:
+                self._probes.update(held.job.fences)
         self._refuse_unreadable([held for held in taken if _ref(held) not in self._specs])
         known = [held for held in taken if _ref(held) in self._specs]
         return (
@@ -232,6 +239,7 @@ class Attempts:
                 continue  # begun before
             job = item.job
             item.started_at = now
+            self._silences.begin(item.job)
             if self._cancelled:
                 self.withdraw([fence for fence in job.fences if fence in self._cancelled])
                 job = job.without(self._cancelled)
@@ -295,7 +303,8 @@ class Attempts:
         for fence in fences:
             self._held.pop(fence, None)
         self._ended.difference_update(fences)
-        for few in (self._cancelled, self._interrupted):
+        self._silences.forget(fences)
+        for few in (self._cancelled, self._interrupted, self._probes):
             if few:
                 few.difference_update(fences)
         if self._outputs:
@@ -352,10 +361,12 @@ class Attempts:
         return output
 
     def progressed(self, fence: Fence, done: float, total: float | None, message: str) -> None:
+        self._silences.end(fence)
         told = storable(message)
         self._progress.keep(Progress(fence.run, fence.number, done, total, told))
 
     def stepped(self, fence: Fence, number: int, step: StepOutcome) -> StepOutcome:
+        self._silences.end(fence)
         output = self._outputs.get(fence)
         if output is not None and step.result != RUNNING:
             output.end_step(number)
@@ -399,6 +410,12 @@ class Attempts:
             rest = [at for at, fence in enumerate(fences) if fence not in self._outputs]
             completions = picked(completions, rest)
             fences = completions.fences
+        if self._probes and not self._probes.isdisjoint(fences):  # the store tells them by that
+            asking = [at for at, fence in enumerate(fences) if fence in self._probes]
+            self.ended([outcome_at(completions, at) for at in asking])
+            rest = [at for at, fence in enumerate(fences) if fence not in self._probes]
+            completions = picked(completions, rest)
+            fences = completions.fences
         fresh = set(fences)
         if not (self._ended.isdisjoint(fresh) and self._held.keys() >= fresh):
             going = [at for at, fence in enumerate(fences) if self._is_going(fence)]
@@ -414,6 +431,8 @@ class Attempts:
             if not self._is_going(fence):
                 continue
             final = _interrupted(outcome) if fence in self._interrupted else outcome
+            if self._silences.has_stopped(fence):
+                final = _stalled(final, self._held[fence].job.spec)
             output = self._outputs.get(fence)
             final = self._notes.completed(final, 0 if output is None else output.totals.lines)
             self._ended.add(fence)
@@ -424,6 +443,13 @@ class Attempts:
                 self._finishing.add(task)
                 task.add_done_callback(self._finishing.discard)
         self._note_ends()
+
+    def stop_stalled(self) -> None:
+        """Stop attempts that have printed nothing and told no progress for too long."""
+        for fence in self._silences.too_long(self._outputs):
+            if self._is_going(fence) and fence not in self._cancelled:
+                self._silences.stop(fence)
+                self.cancel([fence])
 
     def _is_going(self, fence: Fence) -> bool:
         return fence in self._held and fence not in self._ended
@@ -613,6 +639,18 @@ def _are_readable(inputs: Iterable[str]) -> bool:
 
 def _ref(held: Held) -> JobRef:
     return held.job.batch.job(0)
+
+
+def _stalled(outcome: Outcome, spec: JobSpec) -> Outcome:
+    if outcome.result != AttemptResult.CANCELLED or spec.stalled_after is None:
+        return outcome
+    silence = format_duration(spec.stalled_after)
+    return msgspec.structs.replace(
+        outcome,
+        result=AttemptResult.TIMED_OUT,
+        cause=STALLED,
+        message=f"it printed nothing and told no progress for {silence} (stalled_after)",
+    )
 
 
 def _interrupted(outcome: Outcome) -> Outcome:

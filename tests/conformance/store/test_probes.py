@@ -47,7 +47,7 @@ async def answer(scene: Scene, session: SessionId, work: Work, code: int) -> Non
     if code:
         await scene.finish(session, [work], AttemptResult.FAILED, exit_code=code)
     else:
-        await scene.finish(session, [work])
+        await scene.finish(session, [work], exit_code=0)
     await scene.store.settle_probes(100)
 
 
@@ -248,7 +248,7 @@ async def test_many_are_asked_about_at_once(scene: Scene) -> None:
     await scene.release()
     session = await scene.worker("second", slots=100, offers=OFFERS)
     probes = await scene.claim(session)
-    await scene.finish(session, probes)
+    await scene.finish(session, probes, exit_code=0)
     await scene.store.settle_probes(100)
 
     assert {probe.probed for probe in probes} == {work.fence for work in works}

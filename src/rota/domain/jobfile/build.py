@@ -82,6 +82,7 @@ def build_job(document: Document) -> JobSpec:
             retry=_retry,
             max_losses=int,
             probe=_probe,
+            stalled_after=parse_duration,
             log_limit=parse_size,
             output=OutputKept,
         )

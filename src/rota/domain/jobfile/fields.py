@@ -251,7 +251,13 @@ _HOW_IT_ENDS = (
         examples=("./was_it_paid.sh",),
     ),
     Field("lease", LATER, "How long a worker may be silent."),
-    Field("stalled_after", LATER, "How long a run may be silent."),
+    Field(
+        "stalled_after",
+        Duration(timedelta(seconds=1), most=WEEK),
+        "How long an attempt may print nothing and tell no progress: then it is stopped like one "
+        "that took too long, and `retry` goes by `timed_out`.",
+        examples=("20m",),
+    ),
     Field("notify", LATER, "Whom to tell about what."),
     Field("keep", LATER, "How long runs, output and artifacts are kept."),
 )
