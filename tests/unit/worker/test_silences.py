@@ -45,7 +45,9 @@ def ticker() -> FakeTicker:
 
 @pytest.fixture
 async def attempts(ticker: FakeTicker, tmp_path: Path) -> Attempts:
-    found = Attempts(FakeClock(ticker), OutputSpool(tmp_path))
+    clock = FakeClock(ticker)
+    found = Attempts(clock, OutputSpool(tmp_path))
+    found.learn_time(ticker.now(), clock.monotonic())
     found.serve_with({JobType.SHELL: Obedient(found), JobType.PYTHON: Obedient(found)})
     return found
 

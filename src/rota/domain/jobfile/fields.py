@@ -246,9 +246,8 @@ _HOW_IT_ENDS = (
     Field(
         "probe",
         PROBE,
-        "The command that tells how a run ended that is UNKNOWN; only with `delivery: "
-        "at_most_once`. A bare script is its `run`.",
-        examples=("./was_it_paid.sh",),
+        "The command that tells how a run ended that is UNKNOWN, for `delivery: at_most_once`; a "
+        "bare script is its `run`.",
     ),
     Field("lease", LATER, "How long a worker may be silent."),
     Field(
