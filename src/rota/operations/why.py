@@ -482,27 +482,15 @@ async def why(engine: Engine, run: Run, sight: Sight = EVERYTHING) -> Explanatio
 
 
 async def _is_unknown(engine: Engine, run: Run) -> Explanation:
-    probes = await engine.store.probes_about(run.id)
-    asking = next((each for each in probes if not is_final(each.state)), None)
-    if asking is not None:
-        reason = Reason(
-            gate="probe",
-            message=f"its worker vanished while it ran, and probe {asking.id} "
-            f"({asking.state.lower()}, {_tries(asking.tries)}) asks how it ended",
-            action=f"rota why {asking.id}",
-        )
+    message, answers = "its worker vanished while it ran, and ", "completed|failed|retry"
+    if (probes := await engine.store.probes_about(run.id)) and not is_final(probes[-1].state):
+        message += f"probe {probes[-1].id} ({probes[-1].state.lower()}) asks how it ended"
+        reason = Reason("probe", message, action=f"rota why {probes[-1].id}")
         return _stands(run, "unknown: its probe is to tell how it ended", Obstacle(reason))
     told = f"; probe {probes[-1].id} found out nothing" if probes else ""
-    reason = Reason(
-        gate="person",
-        message="its worker vanished while it ran, and at_most_once forbids a second try" + told,
-        action=f"rota run resolve {run.id} --as completed|failed|retry",
-    )
+    message += f"at_most_once forbids a second try{told}"
+    reason = Reason("person", message, action=f"rota run resolve {run.id} --as {answers}")
     return _stands(run, "unknown: a person must decide", Obstacle(reason))
-
-
-def _tries(count: int) -> str:
-    return "not tried yet" if not count else f"try {count}"
 
 
 async def _troubles(engine: Engine, run: Run, sight: Sight) -> list[Obstacle]:

@@ -14,7 +14,7 @@ from rota.domain.resources import HTTP_SLOTS, UNIT, Vector
 from rota.domain.run import Trigger
 from rota.domain.shape import demand_of, unmet
 from rota.ports.records import Claimed, Room
-from rota.ports.work import WorkBatch
+from rota.ports.work import Fence, WorkBatch
 from rota.store.gates import lock_free_gates
 from rota.store.keys import take_keys
 from rota.store.memory import capacity_in
@@ -224,7 +224,7 @@ def _batch(rows: Rows) -> Script[WorkBatch]:
         _sparse(handles),
         _sparse(commits)
         | {at: row["source_commit"] for at, row in places.items() if row["source_commit"]},
-        {at: (row["probed"], row["attempt"]) for at, row in places.items()},
+        {at: Fence(row["probed"], row["attempt"]) for at, row in places.items()},
     )
 
 

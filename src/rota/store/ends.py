@@ -20,7 +20,6 @@ from rota.domain.order import cost_of_all
 from rota.domain.probes import probe_ended
 from rota.domain.retry import Ending, Verdict, attempt_ended, goes_alone
 from rota.domain.run import AttemptResult, OutputState, Trigger
-from rota.domain.shape import alone, demand_of
 from rota.domain.spec import Delivery, Retry
 from rota.domain.states import LEASED_STATES, RunState, is_final
 from rota.ports.records import Finished
@@ -30,11 +29,12 @@ from rota.store.claims import Wish, present, take
 from rota.store.gates import lock_free_gates, lock_gates_of
 from rota.store.keys import charge_output
 from rota.store.notes import steps_of_lost
+from rota.store.placement import set_apart
 from rota.store.probes import begin_probes
 from rota.store.releases import release_jobs
 from rota.store.rows import by_kind, from_json, optional_instant, optional_micros, to_json
 from rota.store.runs import settle_output
-from rota.store.script import Columns, LookAgain, Many, Row, Rows, Script, lock, query
+from rota.store.script import Columns, LookAgain, Many, Row, Rows, Script, query
 from rota.store.tx import Tx, lock_carts, runs_ended
 from rota.store.waits import leave_ends, too_late
 
@@ -592,25 +592,3 @@ def _tell(
         cause=cause,
         attempts=[attempt for group in groups for attempt in group.attempts],
     )
-
-
-def set_apart(runs: Iterable[Row]) -> Script[None]:
-    """Let runs go alone from their next attempt on: they have lost workers again and again."""
-    seqs: dict[str, list[int]] = defaultdict(list)
-    for run in runs:
-        seqs[alone(run["shape"])].append(run["seq"])
-    if not seqs:
-        return
-    # Locked, if it is there: `forget_lone_shapes` must not drop it before these runs have it.
-    yield Many("keep_shape", [(shape,) for shape in sorted(seqs)])
-    for shape in sorted(seqs):
-        yield query("set_shape", shape=shape, seqs=seqs[shape])
-
-
-def forget_lone_shapes() -> Script[None]:
-    """Forget shapes of runs that went alone, so that claims need not place runs one by one."""
-    shapes = [row["id"] for row in (yield query("shapes"))]
-    lone = sorted(shape for shape in shapes if demand_of(shape).is_alone)
-    if lone:
-        yield lock("shapes", ids=lone)
-        yield query("forget_shapes", ids=lone)

@@ -14,7 +14,9 @@ from rota.domain.ids import RunId, instant, new_run_ids
 from rota.domain.job import RunRules
 from rota.domain.probes import Answer, Resolution, answer_of, resolution_of
 from rota.domain.retry import backoff
+from rota.domain.run import Trigger
 from rota.domain.shape import probe_shape
+from rota.domain.spec import Delivery
 from rota.domain.states import RunState, is_final
 from rota.ports.records import ProbeOf
 from rota.store.gates import lock_gates_of_jobs
@@ -24,6 +26,7 @@ from rota.store.tx import Tx, lock_carts, runs_ended
 from rota.store.waits import cancel, leave_ends
 
 _ACTOR = "probe"
+_EXPECTED = 1.0  # seconds that a probe takes, for the order of service
 _RESOLVED = (RunState.COMPLETED, RunState.FAILED, RunState.SCHEDULED)
 
 
@@ -37,7 +40,7 @@ def begin_probes(tx: Tx, lost: Sequence[tuple[Row, RunRules]]) -> Script[None]:
     shapes = {row["id"]: probe_shape(rules[row["id"]]) for row in rows}
     yield Many("insert_shape", [(each,) for each in sorted(set(shapes.values()))], exactly=False)
     yield Many(
-        "insert_probe_run",
+        "insert_run",
         [
             _values(tx.now, run, row, shapes[row["id"]], rules[row["id"]])
             for run, row in zip(ids, rows, strict=True)
@@ -53,7 +56,7 @@ def begin_probes(tx: Tx, lost: Sequence[tuple[Row, RunRules]]) -> Script[None]:
 
 
 def _values(now: int, run: RunId, row: Row, shape: str, rules: RunRules) -> tuple[object, ...]:
-    """Values for `insert_probe_run`, in its order."""
+    """Values for `insert_run`, in its order: no gate, deadline, key or cart is its own."""
     assert rules.probe is not None
     pause = backoff(rules.probe, 0, 0) // timedelta(microseconds=1)
     return (
@@ -62,16 +65,27 @@ def _values(now: int, run: RunId, row: Row, shape: str, rules: RunRules) -> tupl
         row["job_id"],
         row["job"],
         row["job_version"],
+        Trigger.PROBE,
+        RunState.SCHEDULED,
+        "",
         row["due_at"],
         now,
         now + pause,
+        *(None,) * 3,  # deadline_at, late_at, drop_at
         row["priority"],
         row["pool"],
         row["chain"],
         shape,
+        Delivery.AT_LEAST_ONCE,
         rules.probe.attempts,
+        _EXPECTED,
+        *(None,) * 2,  # blocked_on, reasons
         row["inputs"],
         row["created_by"],
+        now,
+        *(None,) * 5,  # queued_at, ended_at, retry_of, gate_job, backfill
+        0,
+        *(None,) * 6,  # cart, item, follows, previous_due, keys, timeout
     )
 
 

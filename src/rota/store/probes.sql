@@ -3,16 +3,6 @@
 SELECT id, project, job_id, job, job_version, due_at, priority, pool, chain, inputs, created_by, attempt
 FROM run WHERE id = ANY(:ids);
 
--- name: insert_probe_run
--- A run that asks about another one, once its pause is over.
--- many: id text, project text, job_id text, job text, job_version integer, due_at bigint, now bigint,
--- many: eligible_at bigint, priority integer, pool text, chain text, shape text, max_attempts integer,
--- many: inputs text, created_by text
-INSERT INTO run (id, project, job_id, job, job_version, trigger, state, due_at, release_at, eligible_at,
-    priority, pool, chain, shape, delivery, max_attempts, expected, inputs, created_by, created_at)
-VALUES (:id, :project, :job_id, :job, :job_version, 'probe', 'SCHEDULED', :due_at, :now, :eligible_at,
-    :priority, :pool, :chain, :shape, 'at_least_once', :max_attempts, 1.0, :inputs, :created_by, :now);
-
 -- name: insert_probe
 -- What a probe asks about.
 -- many: run text, probed text, attempt integer
@@ -25,8 +15,8 @@ FROM probe JOIN run ON run.id = probe.probed WHERE probe.run_id = ANY(:ids);
 
 -- name: any_ended_probe
 -- Whether a probe has ended whose answer is still to be taken.
-SELECT 1 AS one FROM probe JOIN run ON run.id = probe.run_id
-WHERE probe.settled = 0 AND run.ended_at IS NOT NULL LIMIT 1;
+SELECT run_id FROM probe
+WHERE settled = 0 AND (SELECT ended_at FROM run WHERE run.id = probe.run_id) IS NOT NULL LIMIT 1;
 
 -- name: ended_probes
 -- Probes that have ended whose answers are still to be taken.

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 import msgspec
 
 from rota.domain.errors import Unavailable
-from rota.domain.git import COMMIT
 from rota.domain.ids import instant, micros
 from rota.domain.lease import StoreTime
-from rota.domain.probes import probe_spec
 from rota.domain.quantities import format_duration
 from rota.domain.retry import STALLED
 from rota.domain.run import AttemptResult
@@ -25,12 +22,8 @@ from rota.ports.clock import Clock
 from rota.ports.executor import Completions, Executor, JobBatch
 from rota.ports.work import (
     KNOWN_SPECS,
-    MAX_FENCE,
-    MAX_INSTANT,
     MAX_ITEMS,
-    MIN_INSTANT,
     RUNNING,
-    UNREADABLE,
     Beat,
     Dispatch,
     Fence,
@@ -43,9 +36,9 @@ from rota.ports.work import (
     Start,
     StepNote,
     StepOutcome,
-    WorkBatch,
     storable,
 )
+from rota.worker.batches import by_job, checked
 from rota.worker.ends import EndQueue, GivenUp, Sending, outcome_at, picked
 from rota.worker.notes import NoteBook, ProgressBook
 from rota.worker.output import AttemptOutput, OutputTimes
@@ -58,8 +51,6 @@ REPORT_AGAIN = timedelta(seconds=2)  # what a server could not take yet
 _SETTLING = timedelta(milliseconds=500)
 _ENOUGH_ENDS = 32  # for a report that need not wait for more
 _QUICK = timedelta(milliseconds=5)  # ends that come faster than this may wait for one another
-
-_inputs = msgspec.json.Decoder(dict[str, Any])
 
 
 @dataclass(slots=True, eq=False)
@@ -183,13 +174,14 @@ class Attempts:
         before it is missing, or if it makes no sense: nothing of it is accepted then.
         """
         batch = dispatch.batch
-        fences = _checked(batch)
+        fences = checked(batch)
         if not self._is_next(dispatch):
             return [], []
         self._received += len(batch)
         self._learn(dispatch.specs)
         now = self._clock.monotonic()
-        taken = [Held(job, now) for job in self._by_job(batch, fences)]
+        jobs = by_job(batch, fences, self._specs, self._held.keys())
+        taken = [Held(job, now) for job in jobs]
         for held in taken:
             self._held.update(dict.fromkeys(held.job.fences, held))
             if held.job.batch.probes:
@@ -206,16 +198,6 @@ class Attempts:
         if dispatch.first > self._received + 1:
             raise Unavailable("a part of the stream from the server is missing")
         return dispatch.first in (0, self._received + 1)
-
-    def _by_job(self, batch: WorkBatch, fences: Sequence[Fence]) -> Iterator[JobBatch]:
-        """Yield the attempts of each job version, without those that came before."""
-        for ref, positions in batch.by_job().items():
-            spec = self._specs.get(ref) or JobSpec(ref[0])
-            for executed, its in _without_probes(spec, batch, positions):
-                of_job = [fences[at] for at in its]
-                job = JobBatch(executed, batch.part(its), of_job).without(self._held.keys())
-                if len(job):
-                    yield job
 
     def _learn(self, entries: Sequence[SpecEntry]) -> None:
         """Remember the specs that were sent last; held work keeps its own."""
@@ -576,65 +558,6 @@ class Attempts:
         for held in {self._held[fence] for fence in fences if fence in self._held}:
             left = [fence for fence in held.job.fences if self._is_going(fence)]
             held.is_announced = held.is_announced or granted.issuperset(left)
-
-
-def _checked(batch: WorkBatch) -> list[Fence]:
-    """Return the fences; raise `Unavailable` if the columns do not fit one another."""
-    count, jobs = len(batch), len(batch.jobs)
-    positions = range(count)
-    sparse = (
-        batch.inputs,
-        batch.deadlines,
-        batch.carts,
-        batch.handles,
-        batch.commits,
-        batch.probes,
-    )
-    is_sound = (
-        len(batch.numbers) == count
-        and len(batch.due_at) == count
-        and len(batch.job_of) in (0, count)
-        and (jobs > 0 or not count)
-        and (not batch.job_of or (min(batch.job_of) >= 0 and max(batch.job_of) < jobs))
-        and _are_within(0, batch.numbers, MAX_FENCE)
-        and _are_within(MIN_INSTANT, batch.due_at, MAX_INSTANT)
-        and _are_within(MIN_INSTANT, batch.deadlines.values(), MAX_INSTANT)
-        and all(at in positions for each in sparse for at in each)
-        and all(map(COMMIT.fullmatch, batch.commits.values()))
-        and _are_within(0, [number for _, number in batch.probes.values()], MAX_FENCE)
-        and all(batch.runs)
-        and "".join(batch.runs).isprintable()
-    )
-    fences = batch.fences() if is_sound else []
-    if not is_sound or len(set(fences)) < count or not _are_readable(batch.inputs.values()):
-        raise Unavailable("the server sent work that makes no sense")
-    return fences
-
-
-def _without_probes(
-    spec: JobSpec, batch: WorkBatch, positions: Sequence[int]
-) -> Iterator[tuple[JobSpec, Sequence[int]]]:
-    """Yield what is executed of a job version, and where: its steps, and its probe."""
-    if not batch.probes:
-        yield spec, positions
-        return
-    asking = [at for at in positions if at in batch.probes]
-    if asking:
-        yield probe_spec(spec), asking
-    yield spec, [at for at in positions if at not in batch.probes]
-
-
-def _are_within(least: int, values: Collection[int], most: int) -> bool:
-    return not values or (min(values) >= least and max(values) <= most)
-
-
-def _are_readable(inputs: Iterable[str]) -> bool:
-    try:
-        for text in inputs:
-            _inputs.decode(text)
-    except UNREADABLE:
-        return False
-    return True
 
 
 def _ref(held: Held) -> JobRef:
