@@ -100,7 +100,7 @@ async def test_each_sign_of_life_begins_a_new_silence(
                 attempts.output(FENCE).feed(Stream.STDOUT, 0, b"x")
             case "progress":
                 attempts.progressed(FENCE, 1, None, "")
-            case "step":
+            case _:
                 attempts.stepped(FENCE, 0, BEGUN)
         attempts.stop_stalled()
     assert await ended(attempts) is None
