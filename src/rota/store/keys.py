@@ -234,7 +234,7 @@ def wait_for_keys(short: Mapping[int, Sequence[Shortage]]) -> Script[Rows]:
     Returns their ids, projects and chains.
     """
     first = [each[0] for each in short.values()]
-    columns = {
+    columns: dict[str, Sequence[object]] = {
         "seq": list(short),
         "key": [shortage.key for shortage in first],
         "reasons": [reasons_to(reasons_of(each)) for each in short.values()],

@@ -45,16 +45,8 @@ BOUNDED = {
     "select_runs",
 }
 # Asked where a name is not found (deleted jobs have no index of their names), by `rota doctor`, and
-# when a pool is given to projects: all jobs are looked at then. The rest is about all of a project,
-# which has all jobs and items here.
-RARE = {
-    "coming_jobs_of_projects",
-    "deleted_job",
-    "documents_with_files",
-    "inputs_with_files",
-    "orphaned_jobs",
-    "rules_of_pool",
-}
+# when a pool is given to projects: all jobs are looked at then.
+RARE = {"deleted_job", "orphaned_jobs", "rules_of_pool"}
 # They change many rows at once, each by its key; the small indexes would be read once for each, and
 # so would be all schedules that are due at the same time.
 BATCHES = (
@@ -78,6 +70,7 @@ PLANNED_EACH_TIME = {
     "congested_jobs",
     "delete_jobs",
     "dependencies_of",
+    "documents_with_files",
     "ended_pauses",
     "key_holders",
     "next_pause_end",
