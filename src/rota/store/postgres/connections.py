@@ -37,7 +37,7 @@ _BY_STATEMENT = "statement pooling mode"  # what pgbouncer says that knows no tr
 _CACHED_STATEMENTS = 640  # more than there are
 # Statistics tell that a table has grown only after a while, or never: a plan that was made when it
 # was small is not kept for long.
-_PLANS_KEPT_SECONDS = 60.0
+_PLANS_KEPT_SECONDS = 60
 _APPLICATION = "rota"
 _POOLER_SETTING = "statement_cache_size"
 _CONNECT_SECONDS = 10.0
