@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from rota import __version__
 from rota.cli.cart_watching import watch_cart
-from rota.cli.failures import FileRefused, errors_as_failures
+from rota.cli.failures import FileRefused, counted, errors_as_failures
 from rota.cli.files import read_text, require_app
 from rota.cli.options import DESTROYING, Destroying, Display, WholeNumber
 from rota.cli.references import ask
@@ -78,7 +78,7 @@ def _check(files: tuple[Path, ...]) -> None:
 def _greet(settings: Settings, running: Running) -> None:
     terminal = Display().terminal()
     jobs = sum(len(plan.changes) for plan in running.applied)
-    applied = f" · {jobs} jobs applied" if jobs else ""
+    applied = f" · {counted(jobs, 'job')} applied" if jobs else ""
     data = f"data in {settings.home} (SQLite) · 1 worker, {settings.slots} slots{applied}"
     terminal.show(f"rota {__version__} · {running.url} · {data}")
     terminal.show(shown_link(settings, running.login_url, terminal))
