@@ -88,7 +88,7 @@ def _greet(settings: Settings, running: Running) -> None:
         )
     walls, (rota, _) = running.walls, _rota_on(settings.home)
     terminal.show(words_of_default(walls.isolation, walls.network, rota))
-    for line in _next_steps(settings.home, has_jobs=jobs > 0):
+    for line in _next_steps(settings.home, has_jobs=jobs > 0, app=settings.app or ""):
         terminal.show(line)
 
 
@@ -115,9 +115,11 @@ def shown_link(settings: Settings, link: str, terminal: Terminal) -> str:
     return f"open the link in {machine.keep_login_link(settings, link)} {how}"
 
 
-def _next_steps(home: Path, *, has_jobs: bool) -> Iterator[str]:
+def _next_steps(home: Path, *, has_jobs: bool, app: str = "") -> Iterator[str]:
     rota, where = _rota_on(home)
     first = f"{rota} job list   or   " if has_jobs else ""
+    if app and not has_jobs:  # its functions are served, but no job runs one
+        first = f"{rota} apply --app {quote(app)}   or   "
     yield f"Next, {where}: {first}{rota} demo"
 
 
