@@ -566,6 +566,8 @@ def shown(name: str, value: Any) -> str:
             return ""
         case timedelta():
             return format_duration(value)
+        case _ if name == "http_slots":
+            return str(value)
         case _ if name in walls.MEANINGS or name in ("git_http", "git_mirrors", "source_limit"):
             return walls.shown(value)
         case tuple():
