@@ -181,7 +181,7 @@ class Kept:
         self.blocks.set()
         self.began = asyncio.Event()
 
-    async def fetch(self, fence: Fence, digest: str, into: int) -> int:
+    async def fetch(self, fence: Fence, digest: str, into: int, most: int) -> int:
         raise AssertionError("nothing is fetched here")
 
     async def keep(self, fence: Fence, step: int, path: str, source: int) -> str:
