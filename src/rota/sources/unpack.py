@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import IO, BinaryIO
 
+from rota.domain.files import ARCHIVES
 from rota.sources.wish import Bounds, FileWish, SourceRefused, quoted, sized
 
-ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".zip")
 _MOST_RATIO = 200  # of what comes out to what went in; text hardly gets beyond 20
 _ALWAYS_ALLOWED = 64 * 1024**2  # bytes, whatever the ratio
 _LONGEST_PART, _LONGEST_PATH, _DEEPEST = 255, 4096, 100
