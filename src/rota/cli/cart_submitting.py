@@ -178,7 +178,9 @@ def _encoded(cart: CartFile) -> tuple[list[Item], set[str]]:
     items: list[Item] = []
     jobs: set[str] = set()
     for item in cart.items():
-        items.append(encoded_item(item.key, item.inputs, order=item.order, job=item.job))
+        items.append(
+            encoded_item(item.key, item.inputs, order=item.order, job=item.job, needs=item.needs)
+        )
         jobs.add(item.job or cart.template.job)
     return items, jobs
 

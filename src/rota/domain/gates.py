@@ -18,6 +18,7 @@ from rota.domain.ids import BackfillId, CartId, JobId, RunId
 from rota.domain.job import RunRules
 from rota.domain.policy import Bounds, excesses
 from rota.domain.run import Reason, Run, Trigger
+from rota.domain.shape import worker_of
 from rota.domain.spec import DEFAULT_PROJECT, Overlap
 from rota.domain.states import Cause, RunState
 
@@ -437,6 +438,20 @@ def without_worker(pool: str, shape: str, lacks: Collection[str]) -> Admission:
         action="rota worker list",
     )
     return blocked(reason)
+
+
+def without_its_worker(pool: str, shape: str, gone_at: datetime | None) -> Admission:
+    """Block a run that only one worker may take, which is not there.
+
+    `gone_at` is when that was last heard of; None: never, in this pool.
+    """
+    worker = worker_of(shape)
+    if gone_at is None:
+        message = f"waits for worker {worker}, which pool {pool} does not have"
+    else:
+        message = f"waits for worker {worker}, which is gone since {gone_at:%Y-%m-%d %H:%M:%S} UTC"
+    key = worker_key(pool, shape)
+    return blocked(Reason(Gate.WORKER, message, key, action=f"rota worker show {worker}"))
 
 
 def _following(rules: JobRules, missing: Sequence[Upstream]) -> Admission:

@@ -36,6 +36,7 @@ from rota.domain.walls import demanded, missing, words_of
 
 # A worker that tells no offers is of a release without walls.
 NO_OFFERS: Collection[str] = frozenset()
+WORKER = "worker"  # the label of Rota's own: every worker has it, and its value is its name
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -59,11 +60,24 @@ class Demand:
         return {**self.resources, SLOTS: capacity.get(SLOTS, UNIT)}
 
 
-def shape_of(rules: RunRules) -> str:
-    """Return the shape of a run under these rules; "" fits every worker of the pool."""
+def all_labels(worker: str, labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels that a worker was given, with that of Rota's own."""
+    return {**labels, WORKER: worker}
+
+
+def worker_of(shape: str) -> str:
+    """Return the name of the only worker that runs of a shape are for; "": they name none."""
+    return demand_of(shape).labels.get(WORKER, "") if f'"{WORKER}"' in shape else ""
+
+
+def shape_of(rules: RunRules, needs: Mapping[str, str] | None = None) -> str:
+    """Return the shape of a run under these rules; "" fits every worker of the pool.
+
+    `needs` are its own, over those of its job.
+    """
     demands: dict[str, object] = {}
-    if rules.needs:
-        demands["needs"] = dict(sorted(rules.needs.items()))
+    if wanted := {**rules.needs, **(needs or {})}:
+        demands["needs"] = dict(sorted(wanted.items()))
     if rules.function:
         demands["function"] = rules.function
     taken = {**rules.resources, **(ONE_HTTP_SLOT if rules.kind == JobType.HTTP else {})}

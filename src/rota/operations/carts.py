@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -31,13 +32,13 @@ from rota.domain.carts.facts import (
     limit,
     window,
 )
-from rota.domain.carts.intake import ItemJob, ItemReader, NewItem, waves_in_words
+from rota.domain.carts.intake import ItemDemands, ItemJob, ItemReader, NewItem, waves_in_words
 from rota.domain.errors import Conflict, Invalid, NotFound, Problem, did_you_mean, quoted
 from rota.domain.ids import CartId, RunId, is_cart_beginning, new_cart_id
-from rota.domain.job import Job, rules_of
+from rota.domain.job import Job, RunRules, rules_of
 from rota.domain.jobfile import read_job
 from rota.domain.jobfile.carts import Reference, Referred, unknown_references
-from rota.domain.shape import shape_of, unmet
+from rota.domain.shape import WORKER, shape_of, unmet
 from rota.domain.states import RunState
 from rota.operations.calendars import blackouts_of
 from rota.operations.definitions import find_job, require_runnable
@@ -60,7 +61,7 @@ from rota.ports.carts import (
     ResumeCart,
     Steering,
 )
-from rota.ports.records import Idempotency, JobQuery
+from rota.ports.records import Idempotency, JobQuery, Session
 
 _CHECK = "between.check"
 
@@ -101,6 +102,7 @@ def _required_inputs(check: Job) -> Iterator[Problem]:
             yield Problem(message, _CHECK, hint="give that input a default")
 
 
+_UNRUNNABLE_SHOWN = 20
 _NEXT_ITEMS = 100  # whose jobs are looked at where the cart itself names none
 _UNFINISHED = (ItemState.PENDING, ItemState.OPEN)
 
@@ -108,12 +110,24 @@ _UNFINISHED = (ItemState.PENDING, ItemState.OPEN)
 @dataclass(frozen=True, slots=True)
 class Forecast:
     pace: Pace
-    unrunnable: Sequence[str]  # jobs that no live worker can run, and why
+    unrunnable: Sequence[str]  # jobs, or items, that no live worker can run, and why
 
 
-async def forecast(engine: Engine, facts: CartFacts, jobs: Sequence[ItemJob]) -> Forecast:
-    """Estimate how fast a cart of these jobs goes, by what is known now."""
-    slots, unrunnable = await _capacity(engine, jobs)
+async def forecast(
+    engine: Engine,
+    facts: CartFacts,
+    jobs: Sequence[ItemJob],
+    demands: ItemDemands | None = None,
+) -> Forecast:
+    """Estimate how fast a cart of these jobs goes, by what is known now.
+
+    `demands` are those of its items; without them, they are taken to need what their jobs need.
+    """
+    sessions = await engine.store.sessions(alive_only=True)
+    slots, unrunnable = _capacity(sessions, jobs)
+    if demands is not None and demands.have_needs:
+        # Thousands of items may each be for a worker of its own, and leases are renewed here.
+        slots, unrunnable = await asyncio.to_thread(_capacity_for, sessions, jobs, demands)
     pace = Pace(_expected(jobs), window(facts), slots, facts.rules.between.wait)
     return Forecast(pace, unrunnable)
 
@@ -143,23 +157,57 @@ def _expected(jobs: Iterable[ItemJob]) -> timedelta | None:
     return max(known or told, default=None)
 
 
-async def _capacity(engine: Engine, jobs: Sequence[ItemJob]) -> tuple[int | None, list[str]]:
+def _capacity(sessions: Sequence[Session], jobs: Sequence[ItemJob]) -> tuple[int | None, list[str]]:
     """Count slots of live workers that can run these jobs; also name jobs that none of them can."""
-    sessions = await engine.store.sessions(alive_only=True)
     slots, unrunnable = 0, []
     for each in jobs:
         rules = rules_of(each.spec)
-        shape = shape_of(rules)
-        able = [
-            session
-            for session in sessions
-            if session.pool == rules.pool
-            and not unmet(shape, session.labels, session.functions, offers=session.offered)
-        ]
+        able = _able(sessions, rules, shape_of(rules))
         slots = max(slots, sum(session.slots for session in able))
         if not able:
             unrunnable.append(f"{each.job.name}: no live worker of pool {rules.pool} can run it")
     return slots or None, unrunnable
+
+
+def _capacity_for(
+    sessions: Sequence[Session], jobs: Sequence[ItemJob], demands: ItemDemands
+) -> tuple[int | None, list[str]]:
+    """Count slots of live workers that can run some item; also tell which items none can."""
+    by_place: dict[tuple[str, str], list[Session]] = defaultdict(list)
+    for session in sessions:
+        by_place[session.pool, ""].append(session)
+        by_place[session.pool, session.worker].append(session)
+    rules = {each.job.name: rules_of(each.spec) for each in jobs}
+    slots: dict[str, int] = {}  # by session
+    unrunnable = []
+    for (job, needs), count in demands.items.items():
+        wanted = {**rules[job].needs, **dict(needs)}
+        near = by_place[rules[job].pool, wanted.get(WORKER, "")]
+        able = _able(near, rules[job], shape_of(rules[job], dict(needs)))
+        slots |= {session.id: session.slots for session in able}
+        if not able:
+            asked = ", ".join(f"{name}={value}" for name, value in sorted(wanted.items()))
+            others = f" and {count - 1:,} more" if count > 1 else ""
+            where = f"no live worker of pool {rules[job].pool} can run it"
+            first = demands.first[job, needs]
+            unrunnable.append(f"{first}{others}: {where}{f' (needs {asked})' if asked else ''}")
+    return sum(slots.values()) or None, _shortened(unrunnable)
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    left_out = len(lines) - _UNRUNNABLE_SHOWN
+    if left_out <= 0:
+        return lines
+    return [*lines[:_UNRUNNABLE_SHOWN], f"and {left_out:,} more of such demands"]
+
+
+def _able(sessions: Iterable[Session], rules: RunRules, shape: str) -> list[Session]:
+    return [
+        session
+        for session in sessions
+        if session.pool == rules.pool
+        and not unmet(shape, session.all_labels, session.functions, offers=session.offered)
+    ]
 
 
 _CHUNK = 2_000  # items in one transaction
@@ -243,7 +291,7 @@ async def plan(engine: Engine, request: CartRequest, items: AsyncIterator[CartIt
     rules = reader.rules()
     waves = [reader.waves[number] for number in sorted(reader.waves)]
     facts = CartFacts(rules, CartState.PLANNED, reader.seen, items_in_wave=waves[0])
-    coming = await forecast(engine, facts, list(reader.jobs.values()))
+    coming = await forecast(engine, facts, list(reader.jobs.values()), reader.demands)
     return CartPlan(
         name=request.template.name,
         items=reader.seen,
