@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -52,7 +52,8 @@ class CartScene:
         name = fields.pop("name", "rollout")
         new = NewCart(cart, "default", name, rules, len(numbers), SUBMITTER, {}, **fields)
         await self.scene.store.create_cart(new)
-        needs = [{WORKER: worker} for worker in workers] or [None] * len(numbers)
+        named = [{WORKER: worker} for worker in workers]
+        needs: Sequence[Mapping[str, str] | None] = named or [None] * len(numbers)
         made = [
             NewItem(f"item-{n}", wave, job, version, None, own)
             for n, (wave, own) in enumerate(zip(numbers, needs, strict=True))

@@ -133,6 +133,7 @@ class _Machine:
             **input_variables(assignment.spec, work.inputs, str(folder)),
             **rota_variables(assignment, folder / "output", folder / "progress"),
         }
+        status = 0
         for step in assignment.spec.steps:
             status = await _run(str(step.run), folder, environ)
             if status:

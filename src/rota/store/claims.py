@@ -11,7 +11,7 @@ from rota.domain.errors import StaleStream
 from rota.domain.ids import SessionId
 from rota.domain.order import cost_of_all, entitled
 from rota.domain.resources import HTTP_SLOTS, UNIT, Vector
-from rota.domain.shape import all_labels, demand_of, unmet
+from rota.domain.shape import WORKER, demand_of, unmet
 from rota.ports.records import Claimed, Room
 from rota.ports.work import WorkBatch
 from rota.store.gates import lock_free_gates
@@ -159,7 +159,7 @@ def _queue(tx: Tx, session: Row, wish: Wish) -> Script[Queue | None]:
 
 def _fitting_shapes(session: Row, capacity: Vector) -> Script[list[str]]:
     """The demands that the worker could ever meet."""
-    labels = all_labels(session["worker"], from_json(session["labels"]))
+    labels = {**from_json(session["labels"]), WORKER: session["worker"]}
     functions = set(from_json(session["functions"]))
     rows = yield query("shapes", worker=session["worker"])
     offers = offered_from(session["offers"])

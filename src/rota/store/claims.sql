@@ -26,6 +26,3 @@ SELECT (SELECT served FROM pool WHERE name = :pool) AS served,
 -- The distinct demands that a worker may meet: none of them is for another one alone.
 SELECT id FROM shape WHERE worker IS NULL UNION ALL SELECT id FROM shape WHERE worker = :worker;
 
--- name: all_shapes
--- All distinct demands on workers.
-SELECT id FROM shape;

@@ -105,7 +105,8 @@ def insert_drafts(tx: Tx, drafts: Sequence[Draft], *, actor: str = "") -> Script
             pattern,
             _admit(tx.now, draft, gatekeeper),
             _demands(draft, pattern, for_all),
-            _shape(draft, pattern),
+            # Thousands have the shape of their job, and need no call each for that.
+            pattern.version.shape if draft.needs is None else _shape(draft.needs, pattern),
         )
         for draft, pattern in zip(drafts, map(patterns.__getitem__, keys), strict=True)
     ]
@@ -142,10 +143,9 @@ def _pool_shape(entry: _Entry) -> PoolShape:
     return entry.pattern.chain.pool, entry.shape
 
 
-def _shape(draft: Draft, pattern: _Pattern) -> str:
-    if draft.needs is None:
-        return pattern.version.shape
-    return shape_of(pattern.version.rules, from_json(draft.needs))
+def _shape(needs: str, pattern: _Pattern) -> str:
+    """The shape of a run that has needs of its own."""
+    return shape_of(pattern.version.rules, from_json(needs))
 
 
 def _stranded(entries: Sequence[_Entry]) -> list[tuple[str, str]]:

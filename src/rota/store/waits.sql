@@ -74,7 +74,7 @@ SELECT id, rules FROM cart WHERE id = ANY(:ids);
 -- name: any_stranded
 -- Whether an item is queued for a worker that is not there. What is open of fleets has an index of its own.
 SELECT cart_item.run FROM cart_item JOIN run ON run.id = cart_item.run
-WHERE cart_item.state = 'OPEN' AND cart_item.worker IS NOT NULL AND run.state = 'QUEUED'
+WHERE coalesce(cart_item.state, '') = 'OPEN' AND cart_item.worker > '' AND run.state = 'QUEUED'
     AND NOT EXISTS (SELECT 1 FROM session
         WHERE session.worker = cart_item.worker AND session.alive = 1 AND session.pool = run.pool)
 LIMIT 1;
@@ -85,7 +85,7 @@ LIMIT 1;
 SELECT run.id, run.seq, run.project, run.job_id, run.state, run.trigger, run.cart, run.chain, run.pool, run.priority,
     run.created_at, run.keys, run.shape
 FROM cart_item JOIN run ON run.id = cart_item.run
-WHERE cart_item.state = 'OPEN' AND cart_item.worker IS NOT NULL AND run.state = 'QUEUED'
+WHERE coalesce(cart_item.state, '') = 'OPEN' AND cart_item.worker > '' AND run.state = 'QUEUED'
     AND NOT EXISTS (SELECT 1 FROM session
         WHERE session.worker = cart_item.worker AND session.alive = 1 AND session.pool = run.pool)
 ORDER BY run.id LIMIT :limit;

@@ -291,8 +291,8 @@ _IN_WHICH_ORDER = (
     Field(
         "within",
         Duration(most=timedelta(days=30)),
-        "How long an item waits for a worker that it names and that is gone; then it has failed. "
-        "For ever, unless given.",
+        "How long an item waits for a worker that it names and that is gone, before it has "
+        "failed; for ever, unless given.",
         examples=("10m",),
     ),
     Field("failures", FAILURES, "How many items may fail, and what happens then."),

@@ -19,7 +19,7 @@ CREATE TABLE cart_item ( cart TEXT NOT NULL, number INTEGER NOT NULL, key TEXT N
 CREATE UNIQUE INDEX cart_item_key ON cart_item (cart, key);
 CREATE INDEX cart_item_open ON cart_item (cart, state, run) WHERE state = 'OPEN';
 CREATE INDEX cart_item_state ON cart_item (cart, state, wave, number);
-CREATE INDEX cart_item_stranded ON cart_item (run, worker) WHERE state = 'OPEN' AND worker IS NOT NULL;
+CREATE INDEX cart_item_stranded ON cart_item (worker, run) WHERE worker IS NOT NULL AND coalesce(state, '') = 'OPEN';
 CREATE UNIQUE INDEX cart_live ON cart (project, name) WHERE ended_at IS NULL AND state <> 'LOADING';
 CREATE INDEX cart_look ON cart (look_at) WHERE look_at IS NOT NULL;
 CREATE INDEX cart_open ON cart (shard) WHERE open > 0;

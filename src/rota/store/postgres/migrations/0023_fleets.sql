@@ -2,7 +2,8 @@
 ALTER TABLE cart_item ADD COLUMN needs TEXT;
 -- The one worker that it is for; NULL: any that fits. Of them, few are open.
 ALTER TABLE cart_item ADD COLUMN worker TEXT COLLATE "C";
-CREATE INDEX cart_item_stranded ON cart_item (run, worker) WHERE state = 'OPEN' AND worker IS NOT NULL;
+-- Around the state, coalesce tells it from the index of all that is open, which would do as well.
+CREATE INDEX cart_item_stranded ON cart_item (worker, run) WHERE worker IS NOT NULL AND coalesce(state, '') = 'OPEN';
 -- The one worker that such runs are for: others need not look at them. NULL: any, or it is not known.
 ALTER TABLE shape ADD COLUMN worker TEXT COLLATE "C";
 CREATE INDEX shape_worker ON shape (worker);
