@@ -6,7 +6,6 @@ transaction.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -18,7 +17,6 @@ from rota.domain.ids import BackfillId, CartId, JobId, RunId
 from rota.domain.job import RunRules
 from rota.domain.policy import Bounds, excesses
 from rota.domain.run import Reason, Run, Trigger
-from rota.domain.shape import worker_of
 from rota.domain.spec import DEFAULT_PROJECT, Overlap
 from rota.domain.states import Cause, RunState
 
@@ -357,11 +355,6 @@ def after_key(project: str, upstream: str) -> str:
     return f"{AFTER}{project}/{upstream}"
 
 
-def worker_key(pool: str, shape: str) -> str:
-    """Return the key that runs of one shape wait on while no worker of their pool fits them."""
-    return f"{Gate.WORKER}:{pool}/{hashlib.blake2b(shape.encode(), digest_size=8).hexdigest()}"
-
-
 def admit(
     rules: JobRules,
     run: ActiveRun,
@@ -424,34 +417,6 @@ def held(run: RunId, actor: str) -> Admission:
         action=f"rota run release {run}",
     )
     return blocked(reason)
-
-
-def without_worker(pool: str, shape: str, lacks: Collection[str]) -> Admission:
-    """Block a run that no worker could ever take.
-
-    `lacks` is what the worker that comes nearest has not.
-    """
-    reason = Reason(
-        gate=Gate.WORKER,
-        message=f"no worker of pool {pool} could ever take it: missing {', '.join(lacks)}",
-        key=worker_key(pool, shape),
-        action="rota worker list",
-    )
-    return blocked(reason)
-
-
-def without_its_worker(pool: str, shape: str, gone_at: datetime | None) -> Admission:
-    """Block a run that only one worker may take, which is not there.
-
-    `gone_at` is when that was last heard of; None: never, in this pool.
-    """
-    worker = worker_of(shape)
-    if gone_at is None:
-        message = f"waits for worker {worker}, which pool {pool} does not have"
-    else:
-        message = f"waits for worker {worker}, which is gone since {gone_at:%Y-%m-%d %H:%M:%S} UTC"
-    key = worker_key(pool, shape)
-    return blocked(Reason(Gate.WORKER, message, key, action=f"rota worker show {worker}"))
 
 
 def _following(rules: JobRules, missing: Sequence[Upstream]) -> Admission:

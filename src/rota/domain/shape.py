@@ -11,12 +11,15 @@ room for it is there (EASY backfilling). Small runs would otherwise fill each ga
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
 from functools import lru_cache
 
+from rota.domain.gates import Admission, Gate, blocked
 from rota.domain.job import RunRules
 from rota.domain.resources import (
     HTTP_SLOTS,
@@ -31,6 +34,7 @@ from rota.domain.resources import (
     minus,
     plus,
 )
+from rota.domain.run import Reason
 from rota.domain.spec import JobType
 from rota.domain.walls import demanded, missing, words_of
 
@@ -136,6 +140,39 @@ def unmet(
             if name != HTTP_SLOTS  # whoever has none offers no such jobs, which was said
         ]
     return lacks
+
+
+def worker_key(pool: str, shape: str) -> str:
+    """Return the key that runs of one shape wait on while no worker of their pool fits them."""
+    return f"{Gate.WORKER}:{pool}/{hashlib.blake2b(shape.encode(), digest_size=8).hexdigest()}"
+
+
+def without_worker(pool: str, shape: str, lacks: Collection[str]) -> Admission:
+    """Block a run that no worker could ever take.
+
+    `lacks` is what the worker that comes nearest has not.
+    """
+    reason = Reason(
+        gate=Gate.WORKER,
+        message=f"no worker of pool {pool} could ever take it: missing {', '.join(lacks)}",
+        key=worker_key(pool, shape),
+        action="rota worker list",
+    )
+    return blocked(reason)
+
+
+def without_its_worker(pool: str, shape: str, gone_at: datetime | None) -> Admission:
+    """Block a run that only one worker may take, which is not there.
+
+    `gone_at` is when that was last heard of; None: never, in this pool.
+    """
+    worker = worker_of(shape)
+    if gone_at is None:
+        message = f"waits for worker {worker}, which pool {pool} does not have"
+    else:
+        message = f"waits for worker {worker}, which is gone since {gone_at:%Y-%m-%d %H:%M:%S} UTC"
+    key = worker_key(pool, shape)
+    return blocked(Reason(Gate.WORKER, message, key, action=f"rota worker show {worker}"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -23,24 +22,22 @@ from rota.domain.carts.facts import (
     CartFacts,
     CartState,
     ItemState,
-    Pace,
     PauseReason,
     WaitReason,
     eta,
     failures_of,
     is_breached,
     limit,
-    window,
 )
-from rota.domain.carts.intake import ItemDemands, ItemJob, ItemReader, NewItem, waves_in_words
+from rota.domain.carts.intake import ItemJob, ItemReader, NewItem, waves_in_words
 from rota.domain.errors import Conflict, Invalid, NotFound, Problem, did_you_mean, quoted
 from rota.domain.ids import CartId, RunId, is_cart_beginning, new_cart_id
-from rota.domain.job import Job, RunRules, rules_of
+from rota.domain.job import Job
 from rota.domain.jobfile import read_job
 from rota.domain.jobfile.carts import Reference, Referred, unknown_references
-from rota.domain.shape import WORKER, shape_of, unmet
 from rota.domain.states import RunState
 from rota.operations.calendars import blackouts_of
+from rota.operations.cart_forecasts import NEXT_ITEMS, forecast, jobs_of
 from rota.operations.definitions import find_job, require_runnable
 from rota.operations.engine import Engine
 from rota.operations.files import require_inputs
@@ -61,7 +58,7 @@ from rota.ports.carts import (
     ResumeCart,
     Steering,
 )
-from rota.ports.records import Idempotency, JobQuery, Session
+from rota.ports.records import Idempotency, JobQuery
 
 _CHECK = "between.check"
 
@@ -100,114 +97,6 @@ def _required_inputs(check: Job) -> Iterator[Problem]:
         if declared.default is None:
             message = f"job {check.name} needs the input {quoted(name)}, and a check is given none"
             yield Problem(message, _CHECK, hint="give that input a default")
-
-
-_UNRUNNABLE_SHOWN = 20
-_NEXT_ITEMS = 100  # whose jobs are looked at where the cart itself names none
-_UNFINISHED = (ItemState.PENDING, ItemState.OPEN)
-
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    pace: Pace
-    unrunnable: Sequence[str]  # jobs, or items, that no live worker can run, and why
-
-
-async def forecast(
-    engine: Engine,
-    facts: CartFacts,
-    jobs: Sequence[ItemJob],
-    demands: ItemDemands | None = None,
-) -> Forecast:
-    """Estimate how fast a cart of these jobs goes, by what is known now.
-
-    `demands` are those of its items; without them, they are taken to need what their jobs need.
-    """
-    sessions = await engine.store.sessions(alive_only=True)
-    slots, unrunnable = _capacity(sessions, jobs)
-    if demands is not None and demands.have_needs:
-        # Thousands of items may each be for a worker of its own, and leases are renewed here.
-        slots, unrunnable = await asyncio.to_thread(_capacity_for, sessions, jobs, demands)
-    pace = Pace(_expected(jobs), window(facts), slots, facts.rules.between.wait)
-    return Forecast(pace, unrunnable)
-
-
-async def jobs_of(engine: Engine, cart: Cart) -> list[ItemJob]:
-    """Return the jobs of a cart's next items, as far as they exist and can be read."""
-    names = [cart.document.get("job", "")]
-    if not names[0]:
-        query = ItemQuery(cart.id, states=_UNFINISHED, limit=_NEXT_ITEMS)
-        names = sorted({item.job for item in await engine.store.items(query)})
-    query_of_jobs = JobQuery(project=cart.project, names=names, limit=len(names))
-    readable = []
-    for job in await engine.store.jobs(query_of_jobs) if names else []:
-        with suppress(Invalid):
-            readable.append(ItemJob.of(job))
-    return readable
-
-
-def _expected(jobs: Iterable[ItemJob]) -> timedelta | None:
-    """Estimate how long an item takes, by what is known of the jobs; the slowest counts."""
-    known = [
-        timedelta(seconds=each.job.expected_seconds)
-        for each in jobs
-        if each.job.expected_seconds is not None
-    ]
-    told = [each.spec.expect for each in jobs if each.spec.expect is not None]
-    return max(known or told, default=None)
-
-
-def _capacity(sessions: Sequence[Session], jobs: Sequence[ItemJob]) -> tuple[int | None, list[str]]:
-    """Count slots of live workers that can run these jobs; also name jobs that none of them can."""
-    slots, unrunnable = 0, []
-    for each in jobs:
-        rules = rules_of(each.spec)
-        able = _able(sessions, rules, shape_of(rules))
-        slots = max(slots, sum(session.slots for session in able))
-        if not able:
-            unrunnable.append(f"{each.job.name}: no live worker of pool {rules.pool} can run it")
-    return slots or None, unrunnable
-
-
-def _capacity_for(
-    sessions: Sequence[Session], jobs: Sequence[ItemJob], demands: ItemDemands
-) -> tuple[int | None, list[str]]:
-    """Count slots of live workers that can run some item; also tell which items none can."""
-    by_place: dict[tuple[str, str], list[Session]] = defaultdict(list)
-    for session in sessions:
-        by_place[session.pool, ""].append(session)
-        by_place[session.pool, session.worker].append(session)
-    rules = {each.job.name: rules_of(each.spec) for each in jobs}
-    slots: dict[str, int] = {}  # by session
-    unrunnable = []
-    for (job, needs), count in demands.items.items():
-        wanted = {**rules[job].needs, **dict(needs)}
-        near = by_place[rules[job].pool, wanted.get(WORKER, "")]
-        able = _able(near, rules[job], shape_of(rules[job], dict(needs)))
-        slots |= {session.id: session.slots for session in able}
-        if not able:
-            asked = ", ".join(f"{name}={value}" for name, value in sorted(wanted.items()))
-            others = f" and {count - 1:,} more" if count > 1 else ""
-            where = f"no live worker of pool {rules[job].pool} can run it"
-            first = demands.first[job, needs]
-            unrunnable.append(f"{first}{others}: {where}{f' (needs {asked})' if asked else ''}")
-    return sum(slots.values()) or None, _shortened(unrunnable)
-
-
-def _shortened(lines: list[str]) -> list[str]:
-    left_out = len(lines) - _UNRUNNABLE_SHOWN
-    if left_out <= 0:
-        return lines
-    return [*lines[:_UNRUNNABLE_SHOWN], f"and {left_out:,} more of such demands"]
-
-
-def _able(sessions: Iterable[Session], rules: RunRules, shape: str) -> list[Session]:
-    return [
-        session
-        for session in sessions
-        if session.pool == rules.pool
-        and not unmet(shape, session.all_labels, session.functions, offers=session.offered)
-    ]
 
 
 _CHUNK = 2_000  # items in one transaction
@@ -450,7 +339,7 @@ def _with_allowance(facts: CartFacts, allow: Share) -> CartFacts:
 
 
 async def _refuse_gone_jobs(engine: Engine, cart: Cart) -> None:
-    query = ItemQuery(cart.id, states=[ItemState.PENDING], limit=_NEXT_ITEMS)
+    query = ItemQuery(cart.id, states=[ItemState.PENDING], limit=NEXT_ITEMS)
     items = await engine.store.items(query)
     names = sorted({item.job for item in items})
     if names:
@@ -615,8 +504,8 @@ async def _closed_until(engine: Engine, cart: Cart) -> datetime | None:
 
 
 async def _eta(engine: Engine, cart: Cart, facts: CartFacts, overview: Overview) -> datetime | None:
-    if cart.state in _STANDING or _is_up_to_somebody(cart, overview):
-        return None
+    if cart.state in _STANDING or _is_up_to_somebody(cart, overview) or overview.stranded:
+        return None  # nobody knows when a worker comes back either
     left = await time_left(engine, cart, facts, overview)
     if left is None:
         return None

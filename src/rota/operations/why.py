@@ -125,10 +125,10 @@ def worker_reason(run: Run, shape: str, sessions: Sequence[Session]) -> Reason:
     pool = run.pool
     present = [session for session in sessions if not session.stopping]
     crew = _candidates(present, pool, shape)
-    if not crew and (worker := worker_of(shape)):
-        return Reason(Gate.WORKER, f"waits for worker {worker}, which is gone", action=_LOOK)
     if not crew:
-        return Reason(Gate.WORKER, "it waits for a worker", action=_LOOK)
+        worker = worker_of(shape)
+        message = f"waits for worker {worker}, which is gone" if worker else "it waits for a worker"
+        return Reason(Gate.WORKER, message, action=_LOOK)
     lacks = [unmet(shape, s.all_labels, s.functions, s.capacity, s.offered) for s in crew]
     if all(lacks) and demand_of(shape).offers:
         return Reason(Gate.WORKER, _walls_missing(pool, shape, crew), action=_LOOK_AT_ONE)
@@ -301,12 +301,9 @@ async def wall_obstacle(engine: Engine, run: Run, place: Place, reason: Reason) 
     if not demand_of(place.shape).offers:
         return Obstacle(reason)
     sessions = await engine.store.sessions(alive_only=True)
-    present = [each for each in sessions if not each.stopping]
-    crew = _candidates(present, run.pool, place.shape)
-    if (
-        any(not unmet(place.shape, s.all_labels, s.functions, s.capacity, s.offered) for s in crew)
-        or not crew
-    ):
+    crew = _candidates([each for each in sessions if not each.stopping], run.pool, place.shape)
+    lacks = [unmet(place.shape, s.all_labels, s.functions, s.capacity, s.offered) for s in crew]
+    if not crew or not all(lacks):
         return Obstacle(reason)  # it came a moment ago, or nobody is left
     message = _walls_missing(run.pool, place.shape, crew)
     return Obstacle(replace(reason, message=message, action=_LOOK_AT_ONE))

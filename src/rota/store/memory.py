@@ -17,11 +17,19 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TypeAlias, TypeVar
 
-from rota.domain.gates import Admission, without_its_worker, without_worker
+from rota.domain.gates import Admission
 from rota.domain.job import RunRules
 from rota.domain.keys import takes_keys
 from rota.domain.resources import Vector, capacity_of, plus, total
-from rota.domain.shape import all_labels, demand_of, shape_of, unmet, worker_of
+from rota.domain.shape import (
+    all_labels,
+    demand_of,
+    shape_of,
+    unmet,
+    without_its_worker,
+    without_worker,
+    worker_of,
+)
 from rota.store.rows import from_json, offered_from, optional_instant, rules_from, to_json
 from rota.store.script import Row, Rows, Script, query
 
@@ -99,53 +107,16 @@ class Crews:
         for pool, shapes in sorted(self._unknown(now, demands).items()):
             named = {shape: worker for shape in shapes if (worker := worker_of(shape))}
             if named:
-                answers |= yield from self._without_its_worker(now, pool, named)
+                answers |= yield from _without_its_worker(pool, named)
             if len(named) < len(shapes):
                 rows = yield query("crew", pool=pool, since=now - _GRACE)
                 crew = [_worker(row) for row in rows]
-                self._compare(now, pool, shapes - named.keys() if crew else (), crew, answers)
+                for shape in shapes - named.keys() if crew else ():
+                    if lack := _least_lack(shape, crew):
+                        answers[pool, shape] = without_worker(pool, shape, lack)
+                    else:
+                        self._met[pool, shape] = now + _TRUST
         return answers
-
-    def _without_its_worker(
-        self, now: int, pool: str, named: Mapping[str, str]
-    ) -> Script[dict[PoolShape, Admission]]:
-        """Which of these the one worker that each is for cannot meet: it is gone, or lacks a thing.
-
-        At once, and in an empty pool: they are few, and people ask why each of them waits.
-        """
-        rows = yield query("named_crew", pool=pool, workers=set(named.values()))
-        there: dict[str, list[_Worker]] = defaultdict(list)
-        gone_at: dict[str, int] = {}
-        for row in rows:
-            if row["alive"]:
-                found = _worker(row)
-                labels = all_labels(row["worker"], found.labels)
-                there[row["worker"]].append(replace(found, labels=labels))
-            else:
-                heard_at = row["expires_at"] - row["lease"]
-                gone_at[row["worker"]] = max(gone_at.get(row["worker"], 0), heard_at)
-        answers: dict[PoolShape, Admission] = {}
-        for shape, worker in named.items():
-            if worker in there:
-                self._compare(now, pool, [shape], there[worker], answers)
-            else:
-                since = optional_instant(gone_at.get(worker))
-                answers[pool, shape] = without_its_worker(pool, shape, since)
-        return answers
-
-    def _compare(
-        self,
-        now: int,
-        pool: str,
-        shapes: Iterable[str],
-        crew: Sequence[_Worker],
-        answers: dict[PoolShape, Admission],
-    ) -> None:
-        for shape in shapes:
-            if lack := _least_lack(shape, crew):
-                answers[pool, shape] = without_worker(pool, shape, lack)
-            else:
-                self._met[pool, shape] = now + _TRUST
 
     def _unknown(self, now: int, demands: Iterable[PoolShape]) -> dict[str, set[str]]:
         """Those to look at, by pool."""
@@ -156,6 +127,34 @@ class Crews:
             if shape and self._met.get((pool, shape), 0) <= now:
                 shapes[pool].add(shape)
         return shapes
+
+
+def _without_its_worker(pool: str, named: Mapping[str, str]) -> Script[dict[PoolShape, Admission]]:
+    """Which of these the one worker that each is for cannot meet: it is gone, or lacks a thing.
+
+    At once, in an empty pool too, and remembered by nobody: they are few, and people ask why each
+    of them waits.
+    """
+    rows = yield query("named_crew", pool=pool, workers=set(named.values()))
+    there: dict[str, list[_Worker]] = defaultdict(list)
+    gone_at: dict[str, int] = {}
+    for row in rows:
+        if row["alive"]:
+            found = _worker(row)
+            labels = all_labels(row["worker"], found.labels)
+            there[row["worker"]].append(replace(found, labels=labels))
+        else:
+            heard_at = row["expires_at"] - row["lease"]
+            gone_at[row["worker"]] = max(gone_at.get(row["worker"], 0), heard_at)
+    answers: dict[PoolShape, Admission] = {}
+    for shape, worker in named.items():
+        if worker in there:
+            if lack := _least_lack(shape, there[worker]):
+                answers[pool, shape] = without_worker(pool, shape, lack)
+        else:
+            since = optional_instant(gone_at.get(worker))
+            answers[pool, shape] = without_its_worker(pool, shape, since)
+    return answers
 
 
 def _least_lack(shape: str, crew: Sequence[_Worker]) -> list[str]:

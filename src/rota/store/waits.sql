@@ -71,14 +71,6 @@ ON CONFLICT (run_id) DO NOTHING RETURNING run_id;
 -- The rules of carts.
 SELECT id, rules FROM cart WHERE id = ANY(:ids);
 
--- name: any_stranded
--- Whether an item is queued for a worker that is not there. What is open of fleets has an index of its own.
-SELECT cart_item.run FROM cart_item JOIN run ON run.id = cart_item.run
-WHERE coalesce(cart_item.state, '') = 'OPEN' AND cart_item.worker > '' AND run.state = 'QUEUED'
-    AND NOT EXISTS (SELECT 1 FROM session
-        WHERE session.worker = cart_item.worker AND session.alive = 1 AND session.pool = run.pool)
-LIMIT 1;
-
 -- name: stranded_runs
 -- The runs of such items.
 -- postgres: FOR NO KEY UPDATE OF run SKIP LOCKED
