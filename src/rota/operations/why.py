@@ -22,11 +22,12 @@ from rota.domain.ids import RunId, micros
 from rota.domain.key_gates import GATES, reasons_of
 from rota.domain.keys import Counted, Key, KeyKind, behind, kind_of, shortage
 from rota.domain.order import BOOST_SECONDS, Chain, latest_turn, share_of, turns_before
+from rota.domain.probes import doubt_about
 from rota.domain.quantities import parse_duration
 from rota.domain.resources import HTTP_SLOTS, SLOTS, UNIT, fits, format_amount, lacking, minus
 from rota.domain.run import Reason, Run
-from rota.domain.shape import demand_of, unmet
-from rota.domain.states import RunState, is_final, seen_state
+from rota.domain.shape import demand_of, unmet, worker_of
+from rota.domain.states import RunState, seen_state
 from rota.operations.engine import Engine
 from rota.operations.forecasts import forecasts_for
 from rota.operations.specs import stamp
@@ -124,10 +125,12 @@ def worker_reason(run: Run, shape: str, sessions: Sequence[Session]) -> Reason:
     """Return why no worker of its pool has taken a run of this shape, as they are now."""
     pool = run.pool
     present = [session for session in sessions if not session.stopping]
-    crew = [session for session in present if session.pool == pool]
+    crew = _candidates(present, pool, shape)
     if not crew:
-        return Reason(Gate.WORKER, "it waits for a worker", action=_LOOK)
-    lacks = [unmet(shape, s.labels, s.functions, s.capacity, s.offered) for s in crew]
+        worker = worker_of(shape)
+        message = f"waits for worker {worker}, which is gone" if worker else "it waits for a worker"
+        return Reason(Gate.WORKER, message, action=_LOOK)
+    lacks = [unmet(shape, s.all_labels, s.functions, s.capacity, s.offered) for s in crew]
     if all(lacks) and demand_of(shape).offers:
         return Reason(Gate.WORKER, _walls_missing(pool, shape, crew), action=_LOOK_AT_ONE)
     if all(lacks):
@@ -139,6 +142,12 @@ def worker_reason(run: Run, shape: str, sessions: Sequence[Session]) -> Reason:
     if not taking:
         return _all_draining(sorted({session.worker for session in fitting}))
     return Reason(Gate.WORKER, _room(run, shape, taking), action="rota run list --active")
+
+
+def _candidates(present: Sequence[Session], pool: str, shape: str) -> list[Session]:
+    """Return the workers of a pool; only the one that runs of this shape are for, if it is one."""
+    worker = worker_of(shape)
+    return [each for each in present if each.pool == pool and worker in ("", each.worker)]
 
 
 def _walls_missing(pool: str, shape: str, crew: Sequence[Session]) -> str:
@@ -293,11 +302,9 @@ async def wall_obstacle(engine: Engine, run: Run, place: Place, reason: Reason) 
     if not demand_of(place.shape).offers:
         return Obstacle(reason)
     sessions = await engine.store.sessions(alive_only=True)
-    crew = [each for each in sessions if each.pool == run.pool and not each.stopping]
-    if (
-        any(not unmet(place.shape, s.labels, s.functions, s.capacity, s.offered) for s in crew)
-        or not crew
-    ):
+    crew = _candidates([each for each in sessions if not each.stopping], run.pool, place.shape)
+    lacks = [unmet(place.shape, s.all_labels, s.functions, s.capacity, s.offered) for s in crew]
+    if not crew or not all(lacks):
         return Obstacle(reason)  # it came a moment ago, or nobody is left
     message = _walls_missing(run.pool, place.shape, crew)
     return Obstacle(replace(reason, message=message, action=_LOOK_AT_ONE))
@@ -475,22 +482,11 @@ async def why(engine: Engine, run: Run, sight: Sight = EVERYTHING) -> Explanatio
                 run, f"{verb} worker {run.worker}", *(await _troubles(engine, run, sight))
             )
         case RunState.UNKNOWN:
-            return await _is_unknown(engine, run)
+            summary, reason = doubt_about(run.id, await engine.store.probes_about(run.id))
+            return _stands(run, summary, Obstacle(reason))
         case _:
             cause = f" ({run.cause})" if run.cause else ""
             return _stands(run, f"it has ended: {run.state.lower()}{cause}")
-
-
-async def _is_unknown(engine: Engine, run: Run) -> Explanation:
-    message, answers = "its worker vanished while it ran, and ", "completed|failed|retry"
-    if (probes := await engine.store.probes_about(run.id)) and not is_final(probes[-1].state):
-        message += f"probe {probes[-1].id} ({probes[-1].state.lower()}) asks how it ended"
-        reason = Reason("probe", message, action=f"rota why {probes[-1].id}")
-        return _stands(run, "unknown: its probe is to tell how it ended", Obstacle(reason))
-    told = f"; probe {probes[-1].id} found out nothing" if probes else ""
-    message += f"at_most_once forbids a second try{told}"
-    reason = Reason("person", message, action=f"rota run resolve {run.id} --as {answers}")
-    return _stands(run, "unknown: a person must decide", Obstacle(reason))
 
 
 async def _troubles(engine: Engine, run: Run, sight: Sight) -> list[Obstacle]:

@@ -36,7 +36,7 @@ from rota.store.rows import by_kind, from_json, optional_instant, optional_micro
 from rota.store.runs import settle_output
 from rota.store.script import Columns, LookAgain, Many, Row, Rows, Script, query
 from rota.store.tx import Tx, lock_carts, runs_ended
-from rota.store.waits import leave_ends, too_late
+from rota.store.waits import late_in_queue, leave_ends
 
 _RESULTS = frozenset(AttemptResult)
 _MEMORY = 0.2  # weight of the newest duration in a job's moving average
@@ -61,7 +61,7 @@ def finish(tx: Tx, session: str, report: Report, wish: Wish) -> Script[Finished]
     """End attempts a worker reports. What it reports more than once counts once."""
     # Its room is filled last, but sessions come first in the order of locks.
     worker = yield from _waiting_worker(tx, session, wish)
-    overdue = (yield from too_late(tx.now)) if worker else ()
+    overdue = (yield from late_in_queue(tx.now)) if worker else ()
     ends, outcomes = _each_once(report)
     runs = {*ends.runs, *(outcome.run for outcome in outcomes)}
     dropped = {row["job_id"] for row in overdue}

@@ -31,11 +31,12 @@ from rota.domain.shape import (
     Placement,
     Reservation,
     Verdict,
+    all_labels,
     alone,
     demand_of,
     unmet,
 )
-from rota.store.memory import Look, capacity_in, times
+from rota.store.memory import Look, capacity_in, shape_rows, times
 from rota.store.rows import by_kind, from_json, offered_from, to_json
 from rota.store.script import Many, Query, Row, Rows, Script, lock, query
 from rota.store.tx import Tx
@@ -411,7 +412,8 @@ class _Neighbour:
     room: Vector
 
     def could_take(self, shape: str) -> bool:
-        labels, functions = from_json(self.worker["labels"]), from_json(self.worker["functions"])
+        labels = all_labels(self.worker["worker"], from_json(self.worker["labels"]))
+        functions = from_json(self.worker["functions"])
         offers = offered_from(self.worker["offers"])
         return not unmet(shape, labels, functions, capacity_in(self.worker), offers)
 
@@ -476,14 +478,14 @@ def set_apart(runs: Iterable[Row]) -> Script[None]:
     if not seqs:
         return
     # Locked, if it is there: `forget_lone_shapes` must not drop it before these runs have it.
-    yield Many("keep_shape", [(shape,) for shape in sorted(seqs)])
+    yield Many("keep_shape", shape_rows(seqs))
     for shape in sorted(seqs):
         yield query("set_shape", shape=shape, seqs=seqs[shape])
 
 
 def forget_lone_shapes() -> Script[None]:
     """Forget shapes of runs that went alone, so that claims need not place runs one by one."""
-    shapes = [row["id"] for row in (yield query("shapes"))]
+    shapes = [row["id"] for row in (yield query("all_shapes"))]
     lone = sorted(shape for shape in shapes if demand_of(shape).is_alone)
     if lone:
         yield lock("shapes", ids=lone)
