@@ -61,7 +61,7 @@ def _lacks(shape: str, session: Session) -> Iterator[str]:
         reason = _reason(demand, session)
         yield f"has no {words_of(demand)}{f': {reason}' if reason else ''}"
     # As if it had all walls: what else it lacks.
-    others = unmet(shape, session.labels, session.functions, session.capacity, demands)
+    others = unmet(shape, session.all_labels, session.functions, session.capacity, demands)
     if others:
         yield f"misses {', '.join(others)}"
 

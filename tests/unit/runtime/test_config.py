@@ -201,6 +201,7 @@ class TestAddresses:
             ("ROTA_STORE_POOL", "0", "not a number of connections"),
             ("ROTA_LABELS", f"site={'x' * 201}", "at most 100 labels of 200 characters"),
             ("ROTA_LABELS", ",".join(f"{n}=" for n in range(101)), "at most 100 labels"),
+            ("ROTA_LABELS", "site=fra,worker=web-1", "each worker has already: its name"),
             ("ROTA_RESOURCES", "cpu", "not key=value"),
             ("ROTA_RESOURCES", "cpu=0.0005", "cpu=0.0005 is not an amount"),
             ("ROTA_RESOURCES", "cpu=-1", "cpu=-1 is not an amount"),

@@ -555,7 +555,7 @@ ITEM_ADVICE = Advice(
             "write the list of items alone, without a name for it": "items",
         }
     )
-    | _meaning(key="name id item title", order="wave group number"),
+    | _meaning(key="name id item title", order="wave group number", needs="labels worker"),
     otherwise='inputs of its job stand under "with"',
 )
 
