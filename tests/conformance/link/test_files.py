@@ -112,11 +112,11 @@ async def test_a_file_of_many_parts_is_found_once(
     """To find it is a write, which waits for those of the whole project."""
     data = random.Random(5).randbytes(6 * PARCEL)
     work = await taken(shop, link, await uploaded(shop, data))
-    asked, find = [], worker_files.find_file
+    asked: list[tuple[Any, ...]] = []
 
     async def counted(*arguments: Any) -> KeptFile:
         asked.append(arguments)
-        return await find(*arguments)
+        return await find_file(*arguments)
 
     monkeypatch.setattr(worker_files, "find_file", counted)
 
