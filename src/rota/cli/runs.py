@@ -73,7 +73,8 @@ def _detail(run: Run) -> str:
         return f"{run.waiting}, opens {times.moment(opens, times.now())}" if opens else run.waiting
     if run.state == "SCHEDULED" and run.eligible_at:
         return f"it starts {times.relative(run.eligible_at, times.now())}"
-    return run.message or run.cause or _NOTHING
+    detail = run.message or run.cause or _NOTHING
+    return f"probe: {detail}" if run.trigger == "probe" and detail != _NOTHING else detail
 
 
 def short_detail(run: Run) -> str:

@@ -25,6 +25,7 @@ from rota.domain.ids import JobId, RunId, ServerId, SessionId
 from rota.domain.job import Job
 from rota.domain.keys import Declaration
 from rota.domain.lateness import Congestion
+from rota.domain.probes import ProbeOf
 from rota.domain.run import Attempt, LateResult, Note, Run
 from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
@@ -56,7 +57,6 @@ from rota.ports.records import (
     NewServer,
     OwnedShards,
     Ownership,
-    ProbeOf,
     Rearmed,
     RemovedJob,
     Renewal,

@@ -40,9 +40,8 @@ from rota.ports.work import (
 )
 from rota.worker.batches import by_job, checked
 from rota.worker.ends import EndQueue, GivenUp, Sending, outcome_at, picked
-from rota.worker.notes import NoteBook, ProgressBook
+from rota.worker.notes import NoteBook, ProgressBook, Silences
 from rota.worker.output import AttemptOutput, OutputTimes
-from rota.worker.silences import Silences
 from rota.worker.spool import OutputSpool
 
 REPORT_AGAIN = timedelta(seconds=2)  # what a server could not take yet
