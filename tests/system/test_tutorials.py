@@ -142,11 +142,12 @@ class Shop:
     def start(self) -> Shop:
         """Wait until it says how to go on, and all machines are there."""
         eventually(lambda: "Next, in another shell" in self.printed())
-        listing = ["worker", "list", "-o", "name"]
-        eventually(
-            lambda: run_rota(*listing, environ=environment(self.home)).stdout.count("web-") == 5
-        )
+        eventually(self._has_all_machines)
         return self
+
+    def _has_all_machines(self) -> bool:
+        listed = run_rota("worker", "list", "-o", "name", environ=environment(self.home))
+        return listed.stdout.count("web-") == 5
 
     def printed(self) -> str:
         assert self._process.poll() is None
