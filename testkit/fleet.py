@@ -148,7 +148,8 @@ class _Machine:
             if isinstance(value, dict) and "digest" in value:
                 with (folder / value["file"]).open("wb") as file:
                     fence = assignment.work.fence
-                    await self._files.fetch(fence, value["digest"], file.fileno())
+                    most = 1 << 30
+                    await self._files.fetch(fence, value["digest"], file.fileno(), most)
 
 
 async def _run(script: str, folder: Path, environ: dict[str, str]) -> int:

@@ -54,7 +54,7 @@ from rota.cli.watching import (
 )
 from rota.cli.watching import watch as watch_run
 from rota.cli.why import write_why
-from rota.sdk.answers import Attempt, LinkedRun, Run, RunDetail, Step
+from rota.sdk.answers import Attempt, LinkedRun, Probe, Run, RunDetail, Step
 from rota.sdk.client import Client
 from rota.sdk.exchange import Call
 
@@ -214,6 +214,8 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime, *, wide: bo
             ("retry of", run.retry_of or ""),
             ("after", _linked(run.after) if run.after else run.follows or ""),
             ("followed by", " · ".join(map(_linked, run.followed_by))),
+            ("probe of", run.probe_of or ""),
+            ("probes", " · ".join(map(_probe, run.probes))),
             ("backfill", run.backfill or ""),
             ("cart", " · ".join(part for part in (run.cart, run.item) if part)),
         ],
@@ -226,6 +228,10 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime, *, wide: bo
     for late_result in run.late_results:
         report = f"attempt {late_result.attempt} reported {late_result.result.lower()}"
         terminal.write(f"refused: {report} after its lease had ended")
+
+
+def _probe(probe: Probe) -> str:
+    return f"{probe.id} ({probe.answer or probe.state.lower()})"
 
 
 def _linked(run: LinkedRun) -> str:
@@ -276,7 +282,13 @@ def _lateness(seconds: float | None, is_late: bool | None) -> str:
 
 
 def _plain(value: object) -> str:
-    return value if isinstance(value, str) else _json(value)
+    match value:
+        case str():
+            return value
+        case {"file": str(name), "digest": str(), "size": int(size)}:
+            return f"{name} ({counted(size, 'byte')})"
+        case _:
+            return _json(value)
 
 
 def _json(value: object) -> str:

@@ -64,6 +64,7 @@ class RunRules:
     walls: Walls | None = None  # None: plain processes
     kind: str = ""  # its type, where neither function nor walls tell
     secrets: tuple[str, ...] = ()  # values that the worker must have for it
+    probe: Retry | None = None  # how its probe is repeated; None: it has none
 
     def follow(self, upstream: str) -> Follow:
         """Return how it follows a job of `after`."""
@@ -112,6 +113,7 @@ def rules_of(spec: JobSpec, shared: Collection[str] = ()) -> RunRules:
         walls=walls_of(spec),
         kind="" if spec.type in _TOLD_BY_OTHERS else spec.type,
         secrets=secrets_of(spec.http) if spec.http else (),
+        probe=spec.probe.retry if spec.probe else None,
     )
 
 

@@ -31,6 +31,7 @@ class Trigger(StrEnum):
     BACKFILL = "backfill"
     CART = "cart"
     AFTER = "after"  # a run of a job that it follows has completed
+    PROBE = "probe"  # it asks how another run ended, which is UNKNOWN
 
 
 class AttemptResult(StrEnum):
@@ -213,6 +214,7 @@ class LateResult:
     message: str
 
 
+MAX_OUTPUTS = 1024 * 1024  # bytes of JSON
 MAX_DEPTH = 32
 _LARGEST = 2**63 - 1
 _SMALLEST = -(2**63)

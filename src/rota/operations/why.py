@@ -26,7 +26,7 @@ from rota.domain.quantities import parse_duration
 from rota.domain.resources import HTTP_SLOTS, SLOTS, UNIT, fits, format_amount, lacking, minus
 from rota.domain.run import Reason, Run
 from rota.domain.shape import demand_of, unmet, worker_of
-from rota.domain.states import RunState, seen_state
+from rota.domain.states import RunState, is_final, seen_state
 from rota.operations.engine import Engine
 from rota.operations.forecasts import forecasts_for
 from rota.operations.specs import stamp
@@ -481,15 +481,22 @@ async def why(engine: Engine, run: Run, sight: Sight = EVERYTHING) -> Explanatio
                 run, f"{verb} worker {run.worker}", *(await _troubles(engine, run, sight))
             )
         case RunState.UNKNOWN:
-            reason = Reason(
-                gate="person",
-                message="its worker vanished while it ran, and at_most_once forbids a second try",
-                action=f"rota run resolve {run.id} --as completed|failed|retry",
-            )
-            return _stands(run, "unknown: a person must decide", Obstacle(reason))
+            return await _is_unknown(engine, run)
         case _:
             cause = f" ({run.cause})" if run.cause else ""
             return _stands(run, f"it has ended: {run.state.lower()}{cause}")
+
+
+async def _is_unknown(engine: Engine, run: Run) -> Explanation:
+    message, answers = "its worker vanished while it ran, and ", "completed|failed|retry"
+    if (probes := await engine.store.probes_about(run.id)) and not is_final(probes[-1].state):
+        message += f"probe {probes[-1].id} ({probes[-1].state.lower()}) asks how it ended"
+        reason = Reason("probe", message, action=f"rota why {probes[-1].id}")
+        return _stands(run, "unknown: its probe is to tell how it ended", Obstacle(reason))
+    told = f"; probe {probes[-1].id} found out nothing" if probes else ""
+    message += f"at_most_once forbids a second try{told}"
+    reason = Reason("person", message, action=f"rota run resolve {run.id} --as {answers}")
+    return _stands(run, "unknown: a person must decide", Obstacle(reason))
 
 
 async def _troubles(engine: Engine, run: Run, sight: Sight) -> list[Obstacle]:

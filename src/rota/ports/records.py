@@ -13,12 +13,24 @@ from rota.domain.calendars import Calendar
 from rota.domain.ids import BackfillId, CartId, JobId, RunId, ServerId, SessionId
 from rota.domain.job import RunRules
 from rota.domain.keys import Declaration, KeyState
+from rota.domain.probes import Answer
 from rota.domain.resources import HTTP_SLOTS, UNIT, capacity_of
 from rota.domain.run import Reason, Run, Trigger
 from rota.domain.shape import all_labels
 from rota.domain.shards import Server
 from rota.domain.states import RunState
 from rota.ports.work import ChunkMeta, Fence, Offer, WorkBatch
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeOf:
+    """Probe that asked about a run."""
+
+    id: RunId
+    attempt: int  # of the run that it asks about
+    state: RunState
+    answer: Answer | None  # None: it found out nothing, or goes on
+    tries: int
 
 
 @dataclass(frozen=True, slots=True)

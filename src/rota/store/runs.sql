@@ -180,7 +180,7 @@ WHERE first_started_at IS NOT NULL AND backfill IS NULL ORDER BY seq DESC LIMIT 
 -- What decisions about these runs need, locked.
 -- postgres: ORDER BY id FOR NO KEY UPDATE
 SELECT id, seq, project, job_id, job, job_version, state, attempt, session, result, failures, losses, delivery,
-    chain, capacity, expected, cancel_at, deadline_at, claimed_at, started_at, first_started_at,
+    chain, capacity, expected, trigger, cancel_at, deadline_at, claimed_at, started_at, first_started_at,
     release_at, backfill, gate_job, cart, keys, shape, handle IS NOT NULL AS has_handle,
     (SELECT barred FROM session WHERE session.id = run.session) AS barred
 FROM run WHERE id = ANY(:ids);
@@ -188,12 +188,6 @@ FROM run WHERE id = ANY(:ids);
 -- name: any_queued
 -- One of these runs that waits for a worker.
 SELECT id FROM run WHERE id = ANY(:ids) AND state = 'QUEUED' LIMIT 1;
-
--- name: resolve_run
--- A person ends the doubt, and with it an older request to cancel.
-UPDATE run SET state = :state, cause = :cause, eligible_at = :eligible_at, ended_at = :ended_at,
-    failures = failures + :failures, cancel_at = NULL, cancel_by = ''
-WHERE id = :id AND state = 'UNKNOWN';
 
 -- name: runs_under_way
 -- Those of these runs that a session has leased, unless it is barred.
@@ -348,13 +342,14 @@ UNION ALL SELECT output FROM run WHERE id = :run AND attempt = :attempt;
 
 -- name: settle_run_output
 -- The output of ended attempts has arrived up to its last line. What was cut on the way is told.
-UPDATE run SET output_state = 'stored', output_bytes = arrived.bytes, output_lines = arrived.lines,
-    truncated = CASE WHEN arrived.lines < run.output_lines THEN 1 ELSE run.truncated END
-FROM (SELECT run_id, attempt, sum(bytes) AS bytes, sum(lines) AS lines,
-        max(first_line + lines) AS reached
-    FROM output_chunk WHERE run_id = ANY(:ids) GROUP BY run_id, attempt) AS arrived
-WHERE run.id = ANY(:ids) AND run.id = arrived.run_id AND run.attempt = arrived.attempt
-    AND coalesce(run.output_state, '') = 'pending' AND arrived.reached >= run.output_lines;
+UPDATE run SET output_state = 'stored',
+    output_bytes = (SELECT sum(bytes) FROM output_chunk WHERE run_id = run.id AND attempt = run.attempt),
+    output_lines = (SELECT sum(lines) FROM output_chunk WHERE run_id = run.id AND attempt = run.attempt),
+    truncated = CASE WHEN run.output_lines > (SELECT sum(lines) FROM output_chunk
+        WHERE run_id = run.id AND attempt = run.attempt) THEN 1 ELSE run.truncated END
+WHERE id = ANY(:ids) AND coalesce(output_state, '') = 'pending'
+    AND output_lines <= (SELECT max(first_line + lines) FROM output_chunk
+        WHERE run_id = run.id AND attempt = run.attempt);
 
 -- name: settle_attempt_output
 -- The same for attempts that were followed by another.

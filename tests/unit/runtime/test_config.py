@@ -98,6 +98,10 @@ class TestWhereRotaIs:
         assert "secret@" not in complaint
         assert "c2VjcmV0" not in complaint
 
+    def test_slots_are_shown_as_numbers(self) -> None:
+        assert setting_values.shown("http_slots", 100) == "100"
+        assert setting_values.shown("http_slots", 0) == "0"
+
     def test_settings_are_read_and_shown(self) -> None:
         environ = {
             "ROTA_PUBLIC_URL": "https://example.org/rota/",
