@@ -116,4 +116,5 @@ INSERT INTO meta (key, value) VALUES ('walls', :value) ON CONFLICT (key) DO NOTH
 SELECT known.name, (SELECT count(*) FROM session WHERE session.pool = known.name AND session.alive = 1) AS workers
 FROM (SELECT name FROM pool UNION SELECT pool FROM pool_project UNION SELECT pool FROM private_pool
     UNION SELECT pool FROM session WHERE alive = 1) AS known
+WHERE known.name <> '_external'
 ORDER BY known.name;
