@@ -28,6 +28,7 @@ from rota.domain.run import AttemptResult, why_not_portable
 from rota.domain.spec import Delivery, External, HttpCall
 
 EXTERNAL_SESSION = SessionId("external")  # has the attempts leased; it is no worker's
+REPORTER = "external"  # who acts with the token of an attempt
 TOKEN = "report_token"  # noqa: S105 - the name of a fact
 RUN_FACTS = (*_OF_RUNS, "report_url", TOKEN)
 MESSAGE_HEADER = "webhook-id"
@@ -73,6 +74,13 @@ class Progress:
     done: float
     total: float | None = None
     message: str = ""
+
+
+def share_done(share: float) -> Progress:
+    """Return the progress of which a share is done, from 0 to 1."""
+    if not 0 <= share <= 1:
+        raise _malformed("progress must be from 0 to 1, or {done: …, total: …}")
+    return Progress(round(share * 100, 3), 100.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +206,8 @@ def silence(now: int, ends_at: int, delivery: Delivery, *, is_cancelled: bool) -
 
 def next_try(tries: int, fraction: float) -> timedelta:
     """Return the pause after so many announcements in vain; `fraction` in [0, 1) spreads them."""
-    pause = min(_FIRST_PAUSE * 2 ** min(tries - 1, _MAX_DOUBLINGS), _LONGEST_PAUSE)
+    doublings: int = 2 ** min(tries - 1, _MAX_DOUBLINGS)
+    pause = min(_FIRST_PAUSE * doublings, _LONGEST_PAUSE)
     return pause * (1 + fraction / 4)
 
 

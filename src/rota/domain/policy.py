@@ -219,7 +219,10 @@ def _of_resources(most: Mapping[str, int], asked: RunRules) -> Iterator[Excess]:
 def _of_walls(bounds: Bounds, asked: RunRules) -> Iterator[Excess]:
     policy, walls = bounds.policy, asked.walls or PLAIN
     kind = type_of(asked.kind, asked.function, asked.walls)
-    if kind in (JobType.HTTP, JobType.EXTERNAL):  # nothing of it is executed on the worker's machine
+    if kind in (
+        JobType.HTTP,
+        JobType.EXTERNAL,
+    ):  # nothing of it is executed on the worker's machine
         if policy.executors is not None and kind not in policy.executors:
             yield _not_allowed(("type",), f"type {kind}", policy.executors)
         return

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime, timedelta
 from random import random
 
@@ -17,7 +16,6 @@ from rota.domain.external import (
     EXTERNAL_SESSION,
     Judgement,
     Occasion,
-    ReportState,
     StatusReport,
     Told,
     calls_of,
@@ -25,12 +23,14 @@ from rota.domain.external import (
     next_try,
 )
 from rota.domain.output import ChunkWriter, Stream
-from rota.domain.run import Run
+from rota.domain.run import Reason, Run
 from rota.domain.spec import EXTERNAL_POOL
 from rota.domain.states import RunState, is_final
 from rota.operations.engine import Engine
-from rota.operations.runs import find_run
-from rota.ports.external import Announcement, Message, Printed, Reporting, ReportTaken, Sent
+from rota.operations.runs import find_run, no_such_run
+from rota.operations.specs import stamp
+from rota.operations.tokens import Caller
+from rota.ports.external import Announcement, Message, Reporting, ReportTaken, Sent, ToldOf
 from rota.ports.queue import output as output_topic
 from rota.ports.records import StoredChunk
 from rota.ports.work import ChunkMeta
@@ -42,7 +42,6 @@ _SENDING = timedelta(seconds=90)  # longer than one call may take
 _AT_ONCE = 20  # announcements under way on one server
 _TELL_OF_CANCEL = timedelta(days=1)
 _ERROR_SHOWN = 300  # characters
-REPORTER = "external"  # who acts with the token of an attempt
 
 
 # --- what servers do by themselves
@@ -114,7 +113,7 @@ async def _message(engine: Engine, announcement: Announcement, token: str) -> Me
         job=announcement.job,
         project=announcement.project,
         due_at=_stamp(announcement.due_at),
-        inputs=usual | announcement.inputs,
+        inputs={**usual, **announcement.inputs},
         report_url=engine.outside.report_url(announcement.run, announcement.project),
         token=token if announcement.told is Told.ANNOUNCE else "",
         heartbeat_seconds=None if heartbeat is None else heartbeat.total_seconds(),
@@ -127,7 +126,56 @@ def _stamp(instant: datetime) -> str:
     return instant.isoformat().replace("+00:00", "Z")
 
 
+# --- seen
+
+
+async def standing(engine: Engine, run: Run) -> tuple[str, list[Reason]]:
+    """Say how an attempt stands that goes on: until when it may be silent, and what was told."""
+    found = await engine.store.external_attempt(run.id, run.attempt)
+    if found is None or found.silent_at is None:
+        return "it begins or ends this very moment", []
+    due = "the report of its end" if found.silent_at == found.ends_at else "the next report"
+    summary = f"another system does it; {due} is due by {stamp(found.silent_at)}"
+    return summary, [_not_told(each) for each in found.told if each.sent_at is None]
+
+
+def _not_told(told: ToldOf) -> Reason:
+    what = "of it" if told.told is Told.ANNOUNCE else "of its cancel"
+    if not told.error:
+        return Reason("announcement", f"the other system is being told {what}")
+    tries = "once" if told.tries == 1 else f"{told.tries} times"
+    message = f"the other system was told {what} {tries} in vain: {told.error}"
+    return Reason("announcement", message, eligible_at=told.next_at)
+
+
+def loss_of(run: Run) -> str:
+    """Say why nobody knows what became of an attempt."""
+    is_external = run.pool == EXTERNAL_POOL
+    return run.message if is_external and run.message else "its worker vanished while it ran"
+
+
 # --- reports
+
+
+async def reported_run(engine: Engine, caller: Caller, run: str, *, project: str) -> Run:
+    """Find the run that a caller reports on; that of a token is the only one there is for it."""
+    if caller.reports is None:
+        return await find_run(engine, run, project=project)
+    if run != caller.reports.run:
+        raise no_such_run(run)
+    return await find_run(engine, run, project=caller.reports.project)
+
+
+def said_by(caller: Caller, said: StatusReport) -> StatusReport:
+    """Return a report as its caller may make it: with a token, on its attempt, with a number."""
+    if caller.reports is None:
+        return said
+    if said.number is None:
+        hint = "count from 1: the same number again is the same report"
+        raise Invalid("a report by token needs a number", code="bad_report", hint=hint)
+    if said.attempt not in (None, caller.reports.attempt):
+        raise Invalid(f"this token is for attempt {caller.reports.attempt}", code="bad_report")
+    return replace(said, attempt=caller.reports.attempt)
 
 
 async def report(engine: Engine, run: Run, said: StatusReport, *, actor: str) -> ReportTaken:

@@ -26,7 +26,9 @@ from rota.domain.quantities import parse_duration
 from rota.domain.resources import HTTP_SLOTS, SLOTS, UNIT, fits, format_amount, lacking, minus
 from rota.domain.run import Reason, Run
 from rota.domain.shape import demand_of, unmet
+from rota.domain.spec import EXTERNAL_POOL
 from rota.domain.states import RunState, seen_state
+from rota.operations import external
 from rota.operations.engine import Engine
 from rota.operations.forecasts import forecasts_for
 from rota.operations.specs import stamp
@@ -147,7 +149,8 @@ def _walls_missing(pool: str, shape: str, crew: Sequence[Session]) -> str:
 
 def no_worker(pool: str, served: Collection[str]) -> Reason:
     """Return why a run of a pool without workers waits."""
-    others = f" (workers serve {', '.join(sorted(served))})" if served else ""
+    named = sorted(set(served) - {EXTERNAL_POOL})
+    others = f" (workers serve {', '.join(named)})" if named else ""
     message = f"no worker serves pool {pool}{others}"
     return Reason(Gate.WORKER, message, key=f"no_worker:{pool}", action=_LOOK)
 
@@ -469,6 +472,9 @@ async def why(engine: Engine, run: Run, sight: Sight = EVERYTHING) -> Explanatio
     match run.state:
         case RunState.SCHEDULED | RunState.BLOCKED | RunState.QUEUED:
             return await _waits(engine, run, sight)
+        case RunState.CLAIMED | RunState.PROCESSING if run.pool == EXTERNAL_POOL:
+            summary, reasons = await external.standing(engine, run)
+            return _stands(run, summary, *map(Obstacle, reasons))
         case RunState.CLAIMED | RunState.PROCESSING:
             verb = "claimed by" if run.state is RunState.CLAIMED else "running on"
             return _stands(
@@ -477,7 +483,7 @@ async def why(engine: Engine, run: Run, sight: Sight = EVERYTHING) -> Explanatio
         case RunState.UNKNOWN:
             reason = Reason(
                 gate="person",
-                message="its worker vanished while it ran, and at_most_once forbids a second try",
+                message=f"{external.loss_of(run)}, and at_most_once forbids a second try",
                 action=f"rota run resolve {run.id} --as completed|failed|retry",
             )
             return _stands(run, "unknown: a person must decide", Obstacle(reason))

@@ -320,11 +320,7 @@ def end_attempts(
     *,
     actor: str = "",
 ) -> Script[None]:
-    """Decide what becomes of the runs, write it, and settle what follows.
-
-    The rows of the runs are locked, and the attempts leased to the session; the actor is that, too,
-    unless it is told.
-    """
+    """Decide what becomes of runs, whose rows are locked, write it, and settle what follows."""
     if not outcomes:
         return
     rules = yield from tx.rules.load({_ref(rows[outcome.run]) for outcome in outcomes})
@@ -357,7 +353,9 @@ def _decided(now: int, outcome: Outcome, row: Row, rules: RunRules, loss: Loss) 
     is_counted = ending.result is AttemptResult.LOST and loss.counts
     losses = row["losses"] + is_counted
     goes_on = not is_final(verdict.state)
-    is_set_apart = is_counted and loss.sets_apart and goes_on and goes_alone(losses, rules.max_losses)
+    is_set_apart = (
+        is_counted and loss.sets_apart and goes_on and goes_alone(losses, rules.max_losses)
+    )
     return _End(row, outcome, verdict, started_at, ended_at, losses, is_set_apart)
 
 

@@ -74,7 +74,7 @@ def begin(tx: Tx, limit: int) -> Script[int]:
     begun = [_begun(tx.now, row, numbers[row["id"]], rules[_ref(row)].rules) for row in rows]
     yield Many("insert_external_attempt", begun)
     told = [row for row in rows if Told.ANNOUNCE in rules[_ref(row)].rules.tells]
-    yield from _tell(tx, Told.ANNOUNCE, {row["id"]: numbers[row["id"]] for row in told})
+    yield from _announce(tx, Told.ANNOUNCE, {row["id"]: numbers[row["id"]] for row in told})
     tx.record_each("run.started", rows, actor=EXTERNAL_SESSION)
     return len(numbers)
 
@@ -98,7 +98,7 @@ def _look_at(now: int, ends_at: int, heartbeat: int | None) -> int:
     return ends_at if heartbeat is None else min(ends_at, now + heartbeat)
 
 
-def _tell(tx: Tx, told: Told, attempts: Mapping[str, int]) -> Script[None]:
+def _announce(tx: Tx, told: Told, attempts: Mapping[str, int]) -> Script[None]:
     """Write what another system is to be told, in the transaction in which it happens."""
     rows = [
         (f"{run}.{number}{'.cancel' if told is Told.CANCEL else ''}", told, run, number, tx.now)
@@ -106,7 +106,6 @@ def _tell(tx: Tx, told: Told, attempts: Mapping[str, int]) -> Script[None]:
     ]
     if rows:
         yield Many("insert_announcement", rows, exactly=False)
-        tx.effects.times = True
 
 
 # --- reports
@@ -133,9 +132,7 @@ def report(tx: Tx, made: Reporting) -> Script[ReportTaken]:
     held = yield from _accepted(tx, row, held, made)
     if said.state.is_final:
         outcome = _outcome(tx.now, row, held, said)
-        yield from end_attempts(
-            tx, EXTERNAL_SESSION, [outcome], rows, gates, actor=made.actor
-        )
+        yield from end_attempts(tx, EXTERNAL_SESSION, [outcome], rows, gates, actor=made.actor)
         yield from runs_ended(tx, carts, gates)
     else:
         yield from _note_progress(row, said)
@@ -291,7 +288,7 @@ def _tell_cancelled(tx: Tx, ended: Mapping[str, Row]) -> Script[None]:
     cancelled = [row for row in ended.values() if row["cancel_at"] is not None]
     rules = yield from tx.rules.load({_ref(row) for row in cancelled})
     telling = [row for row in cancelled if Told.CANCEL in rules[_ref(row)].rules.tells]
-    yield from _tell(tx, Told.CANCEL, {row["id"]: row["attempt"] for row in telling})
+    yield from _announce(tx, Told.CANCEL, {row["id"]: row["attempt"] for row in telling})
 
 
 # --- announcements

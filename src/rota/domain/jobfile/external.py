@@ -47,7 +47,7 @@ _CALL = (
     ),
 )
 ANNOUNCE = Section("announce", _CALL)
-CANCEL = Section("external cancel", _CALL)
+CANCEL = Section("external-cancel", _CALL)
 EXTERNAL = Section(
     "external",
     (
@@ -149,10 +149,10 @@ def _check_calls(document: Mapping[str, Any], external: Mapping[str, Any], at: A
             place.child("body").refuse_key(f"a {call.method} has no body", "write method: POST")
         for problem in (*_problems(name, call), *_values(call, document)):
             place.refuse(*problem)
-    if built.heartbeat is not None and "timeout" in document:
-        if built.heartbeat > parse_duration(document["timeout"]):
-            message = "heartbeat is longer than timeout, so it never counts"
-            at.child("heartbeat").refuse(message, "write a shorter one")
+    timeout = parse_duration(document["timeout"]) if "timeout" in document else _LONGEST_SILENCE
+    if built.heartbeat is not None and built.heartbeat > timeout:
+        message = "heartbeat is longer than timeout, so it never counts"
+        at.child("heartbeat").refuse(message, "write a shorter one")
 
 
 def _values(call: HttpCall, document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
