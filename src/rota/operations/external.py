@@ -68,8 +68,9 @@ async def announce_due(engine: Engine) -> int:
     tokens = [new_secret(SecretKind.REPORT) for _ in range(_AT_ONCE)]
     by_digest = {digest(token): token for token in tokens}
     leased = await engine.store.lease_announcements(list(by_digest), _SENDING)
-    tries = (_send(engine, each, by_digest[used]) for each, used in leased)
-    await asyncio.gather(*tries)
+    async with asyncio.TaskGroup() as sending:
+        for each, used in leased:
+            sending.create_task(_send(engine, each, by_digest[used]))
     return len(leased)
 
 
@@ -188,8 +189,7 @@ async def report(engine: Engine, run: Run, said: StatusReport, *, actor: str) ->
     printed = await _printed(engine, run, said.output) if said.output else None
     taken = await engine.store.report_external(Reporting(run.id, said, actor, printed))
     _require_taken(said, taken)
-    if printed is not None:
-        engine.queue.announce(output_topic(run.id))
+    engine.queue.announce(output_topic(run.id))  # whoever watches it
     return taken
 
 

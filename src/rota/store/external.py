@@ -245,7 +245,8 @@ def end_silent(tx: Tx, limit: int) -> Script[int]:
         if run in held and _is_open(row, held[run]) and held[run]["look_at"] <= tx.now
     }
     ends = {run: _silence(tx.now, row, held[run]) for run, row in overdue.items()}
-    yield query("close_external", ids=[run for run in rows if run not in held or run in overdue])
+    over = [run for run in rows if run not in held or not _is_open(rows[run], held[run])]
+    yield query("close_external", ids=[*overdue, *over])
     for is_lost in (False, True):
         outcomes = [
             _silent(tx.now, overdue[run], held[run], end)
