@@ -99,7 +99,7 @@ UPDATE run SET blocked_on = :key, reasons = :reasons WHERE cart = :cart AND stat
 
 -- name: jobs_that_exist
 -- Those of these jobs that are not gone.
-SELECT id FROM job WHERE id = ANY(:ids) AND deleted_at IS NULL;
+SELECT id FROM job WHERE id = ANY(:ids) AND coalesce(deleted_at, 0) = 0;
 
 -- name: job_of_name
 -- A job by its name.

@@ -353,7 +353,7 @@ UPDATE run SET output_state = 'stored', output_bytes = arrived.bytes, output_lin
 FROM (SELECT run_id, attempt, sum(bytes) AS bytes, sum(lines) AS lines,
         max(first_line + lines) AS reached
     FROM output_chunk WHERE run_id = ANY(:ids) GROUP BY run_id, attempt) AS arrived
-WHERE run.id = arrived.run_id AND run.attempt = arrived.attempt
+WHERE run.id = ANY(:ids) AND run.id = arrived.run_id AND run.attempt = arrived.attempt
     AND coalesce(run.output_state, '') = 'pending' AND arrived.reached >= run.output_lines;
 
 -- name: settle_attempt_output
