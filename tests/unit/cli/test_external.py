@@ -40,7 +40,7 @@ def test_a_run_is_reported_to_its_end(rota: Console, run: str) -> None:
     ended = rota("run", "report", "build", "--state", "completed", "--result", "id=7")
 
     assert (going.code, going.err) == (0, f"reported {run} as processing, attempt 1\n")
-    assert "40/100" in shown.out
+    assert "40%" in shown.out
     assert "testing" in shown.out
     assert "report due" in shown.out
     assert "build" in listed.out

@@ -53,7 +53,10 @@ def said(number: int | None = None, state: ReportState = PROCESSING, **fields: A
 
 
 def call(**fields: Any) -> HttpCall:
-    given = {"url": HttpValue("https://ci.example.org/runs"), "method": HttpMethod.POST}
+    given: dict[str, Any] = {
+        "url": HttpValue("https://ci.example.org/runs"),
+        "method": HttpMethod.POST,
+    }
     return HttpCall(**(given | fields))
 
 
