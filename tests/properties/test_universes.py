@@ -505,7 +505,7 @@ RULES: Mapping[str, tuple[Break, str]] = {  # how each is taken away, and what t
         "a held run was claimed",
     ),
     "who fits is not let go": (
-        decided(gates, "held", lambda *_: gates.without_worker("default", "", ["luck"])),
+        decided(gates, "held", lambda *_: shape.without_worker("default", "", ["luck"])),
         "a held run was claimed|a held run did not stay",
     ),
     "an end is followed once": (

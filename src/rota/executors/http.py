@@ -8,6 +8,7 @@ from being done twice: it is the run's, and the same in all attempts.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -38,7 +39,7 @@ from rota.domain.http import (
 from rota.domain.ids import instant
 from rota.domain.output import Stream
 from rota.domain.quantities import format_duration
-from rota.domain.run import AttemptResult
+from rota.domain.run import MAX_OUTPUTS, AttemptResult, why_not_portable
 from rota.domain.spec import Delivery, Http, HttpCall, HttpState
 from rota.executors.http_secrets import Masker, WorkerSecrets
 from rota.outgoing import HARMLESS, NoAnswer, NotSent, Outgoing, Request, reason_phrase
@@ -306,11 +307,25 @@ class HttpExecutor:
     async def _finish(self, attempt: _Attempt, step: str, standing: Standing) -> None:
         """End the attempt by what the other system says; the next one does not go on with it."""
         if standing.state is HttpState.COMPLETED:
-            attempt.outputs = standing.outputs
+            attempt.outputs = self._kept_outputs(attempt, standing.outputs)
             raise _Ended(AttemptResult.COMPLETED)
         if attempt.taken is not None:
             await self._remote.keep_handle(attempt.fence, "")
         raise _Ended(AttemptResult.FAILED, f"{step}: {standing.message}", "remote")
+
+    def _kept_outputs(
+        self, attempt: _Attempt, outputs: Mapping[str, object] | None
+    ) -> Mapping[str, object] | None:
+        """Return outputs as they are reported; None for those that no part of Rota could carry."""
+        if outputs is None:
+            return None
+        complaint = why_not_portable(outputs)
+        if not complaint and len(json.dumps(outputs)) > MAX_OUTPUTS:
+            complaint = "they are over 1 MiB"
+        if complaint:
+            self._say(attempt, f"the outputs were not kept: {complaint}")
+            return None
+        return {name: attempt.mask.value(value) for name, value in outputs.items()}
 
     # --- stopping
 

@@ -1,9 +1,8 @@
 """Why a run is not running, in words that a person can act on.
 
 `why`, near the end, explains one run from what stands above it: the gates there are, workers, the
-runs that have what it waits for, explainers of single gates, its turn in the order of service. An
-explainer registers itself with `@explains`. What was stored when a run came to its gates says only
-which they are; each is looked at as it stands now, so that nobody acts on what is long over.
+runs that have what it waits for, explainers of single gates, its turn in the order of service. What
+was stored of the gates says only which they are; each is looked at as it stands now.
 
 People see a queued run of a pool without workers as BLOCKED (`see`). That is not stored: the first
 worker of the pool finds its runs in their chains, and no row has to change, however many they are.
@@ -25,7 +24,7 @@ from rota.domain.order import BOOST_SECONDS, Chain, latest_turn, share_of, turns
 from rota.domain.quantities import parse_duration
 from rota.domain.resources import HTTP_SLOTS, SLOTS, UNIT, fits, format_amount, lacking, minus
 from rota.domain.run import Reason, Run
-from rota.domain.shape import demand_of, unmet
+from rota.domain.shape import demand_of, unmet, worker_of
 from rota.domain.spec import EXTERNAL_POOL
 from rota.domain.states import RunState, seen_state
 from rota.operations import external
@@ -126,10 +125,12 @@ def worker_reason(run: Run, shape: str, sessions: Sequence[Session]) -> Reason:
     """Return why no worker of its pool has taken a run of this shape, as they are now."""
     pool = run.pool
     present = [session for session in sessions if not session.stopping]
-    crew = [session for session in present if session.pool == pool]
+    crew = _candidates(present, pool, shape)
     if not crew:
-        return Reason(Gate.WORKER, "it waits for a worker", action=_LOOK)
-    lacks = [unmet(shape, s.labels, s.functions, s.capacity, s.offered) for s in crew]
+        worker = worker_of(shape)
+        message = f"waits for worker {worker}, which is gone" if worker else "it waits for a worker"
+        return Reason(Gate.WORKER, message, action=_LOOK)
+    lacks = [unmet(shape, s.all_labels, s.functions, s.capacity, s.offered) for s in crew]
     if all(lacks) and demand_of(shape).offers:
         return Reason(Gate.WORKER, _walls_missing(pool, shape, crew), action=_LOOK_AT_ONE)
     if all(lacks):
@@ -143,15 +144,20 @@ def worker_reason(run: Run, shape: str, sessions: Sequence[Session]) -> Reason:
     return Reason(Gate.WORKER, _room(run, shape, taking), action="rota run list --active")
 
 
+def _candidates(present: Sequence[Session], pool: str, shape: str) -> list[Session]:
+    """Return the workers of a pool; only the one that runs of this shape are for, if it is one."""
+    worker = worker_of(shape)
+    return [each for each in present if each.pool == pool and worker in ("", each.worker)]
+
+
 def _walls_missing(pool: str, shape: str, crew: Sequence[Session]) -> str:
     return f"no worker of pool {pool} could take it: {'; '.join(lacks_of(shape, crew))}"
 
 
 def no_worker(pool: str, served: Collection[str]) -> Reason:
     """Return why a run of a pool without workers waits."""
-    named = sorted(set(served) - {EXTERNAL_POOL})
-    others = f" (workers serve {', '.join(named)})" if named else ""
-    message = f"no worker serves pool {pool}{others}"
+    others = ", ".join(sorted({*served} - {EXTERNAL_POOL}))
+    message = f"no worker serves pool {pool}" + (f" (workers serve {others})" if others else "")
     return Reason(Gate.WORKER, message, key=f"no_worker:{pool}", action=_LOOK)
 
 
@@ -296,11 +302,9 @@ async def wall_obstacle(engine: Engine, run: Run, place: Place, reason: Reason) 
     if not demand_of(place.shape).offers:
         return Obstacle(reason)
     sessions = await engine.store.sessions(alive_only=True)
-    crew = [each for each in sessions if each.pool == run.pool and not each.stopping]
-    if (
-        any(not unmet(place.shape, s.labels, s.functions, s.capacity, s.offered) for s in crew)
-        or not crew
-    ):
+    crew = _candidates([each for each in sessions if not each.stopping], run.pool, place.shape)
+    lacks = [unmet(place.shape, s.all_labels, s.functions, s.capacity, s.offered) for s in crew]
+    if not crew or not all(lacks):
         return Obstacle(reason)  # it came a moment ago, or nobody is left
     message = _walls_missing(run.pool, place.shape, crew)
     return Obstacle(replace(reason, message=message, action=_LOOK_AT_ONE))
@@ -477,9 +481,8 @@ async def why(engine: Engine, run: Run, sight: Sight = EVERYTHING) -> Explanatio
             return _stands(run, summary, *map(Obstacle, reasons))
         case RunState.CLAIMED | RunState.PROCESSING:
             verb = "claimed by" if run.state is RunState.CLAIMED else "running on"
-            return _stands(
-                run, f"{verb} worker {run.worker}", *(await _troubles(engine, run, sight))
-            )
+            troubles = await _troubles(engine, run, sight)
+            return _stands(run, f"{verb} worker {run.worker}", *troubles)
         case RunState.UNKNOWN:
             reason = Reason(
                 gate="person",
@@ -496,11 +499,9 @@ async def _troubles(engine: Engine, run: Run, sight: Sight) -> list[Obstacle]:
     """Return what the worker of a leased run cannot do at present, such as delivering output."""
     sessions = await engine.store.sessions(alive_only=True)
     troubles = [each.trouble for each in sessions if each.id == run.session and each.trouble]
-    told = [seen_trouble(sight, trouble) for trouble in troubles]
+    told = [f"its worker says: {seen_trouble(sight, trouble)}" for trouble in troubles]
     action = f"rota worker show {run.worker}"
-    return [
-        Obstacle(Reason("worker", f"its worker says: {trouble}", action=action)) for trouble in told
-    ]
+    return [Obstacle(Reason("worker", each, action=action)) for each in told]
 
 
 def in_short(run: Run) -> str | None:

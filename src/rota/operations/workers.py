@@ -22,6 +22,7 @@ from rota.domain.ids import SHARD_COUNT, SessionId, micros
 from rota.domain.job import Job
 from rota.domain.lateness import Lateness, is_stuck, lateness_of
 from rota.domain.run import AttemptResult, why_not_portable
+from rota.domain.shape import WORKER
 from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
 from rota.operations.engine import Engine
@@ -61,6 +62,12 @@ async def register(
 
     `identity` is what its credential says; None: it needs none, on the server's own machine.
     """
+    if hello.labels.get(WORKER, hello.worker) != hello.worker:
+        raise Invalid(
+            f'a worker cannot be given the label "{WORKER}": that is its name',
+            code="reserved_label",
+            hint="call the label otherwise",
+        )
     credential = identity.credential if identity else None
     own = (CREDENTIAL,) if identity and identity.is_renewable else ()
     requests = (STEPS, HANDLES, COMMITS, BLOB_READ, BLOB_WRITE, *own)

@@ -29,6 +29,7 @@ from rota.api.carts import (
     CommandedCart,
     FailureGroup,
     RunningItem,
+    StrandedItem,
     WatchedCart,
     ordinal,
 )
@@ -235,6 +236,7 @@ __all__ = [
     "SlowRun",
     "Step",
     "StepNews",
+    "StrandedItem",
     "Submission",
     "SubmittedJob",
     "TimeNews",
