@@ -28,6 +28,7 @@ _NAMES = {
         "Unavailable",
         "Unreachable",
     ),
+    "external": ("AsyncExternalRun", "ExternalRun"),
     "functions": ("JobFunction",),
     "options": ("Retry", "cron", "every"),
     "runs": ("AsyncRunHandle", "RunHandle", "RunResult"),

@@ -13,6 +13,7 @@ from typing import Any
 
 DEFAULT_PROJECT = "default"
 DEFAULT_POOL = "default"
+EXTERNAL_POOL = "_external"  # of jobs that other systems do: no worker can be in it, as no name
 LEAST_PRIORITY, GREATEST_PRIORITY = 0, 9
 PRIORITIES = range(LEAST_PRIORITY, GREATEST_PRIORITY + 1)
 DEFAULT_PRIORITY = 5
@@ -30,6 +31,7 @@ class JobType(StrEnum):
     PYTHON = "python"
     CONTAINER = "container"  # exactly the jobs whose isolation is that
     HTTP = "http"  # another system does the work: it is asked by HTTP, and looked after
+    EXTERNAL = "external"  # another system does the work: it is told, and reports
 
 
 class Isolation(StrEnum):
@@ -320,6 +322,15 @@ class Http:
 
 
 @dataclass(frozen=True, slots=True)
+class External:
+    """Calls of a job of type `external`, whose end another system reports."""
+
+    announce: HttpCall | None = None  # None: it looks for runs itself
+    cancel: HttpCall | None = None  # None: nobody tells it of a cancel
+    heartbeat: timedelta | None = None  # longest silence between reports; None: the timeout
+
+
+@dataclass(frozen=True, slots=True)
 class Git:
     """Git repository that the code of a job is fetched from."""
 
@@ -430,6 +441,7 @@ class JobSpec:
     limits: RunLimits = NO_LIMITS
     container: Container | None = None  # exactly where the isolation is that
     http: Http | None = None  # exactly where the type is that
+    external: External | None = None  # exactly where the type is that
     env: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[str, Input] = field(default_factory=dict)
 

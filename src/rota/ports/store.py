@@ -31,6 +31,7 @@ from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
 from rota.ports.carts import NO_TEMPLATES, CartStore, TemplateChanges
 from rota.ports.credentials import CredentialStore, TokenStore
+from rota.ports.external import ExternalStore
 from rota.ports.files import FileStore
 from rota.ports.forecasts import ChainStore, ForecastStore
 from rota.ports.limits import LimitStore, WaitingStore
@@ -481,6 +482,7 @@ class Store(
     FileStore,
     SessionStore,
     ServerStore,
+    ExternalStore,
     CredentialStore,
     LoginStore,
     TokenStore,

@@ -46,6 +46,7 @@ from rota.store import (
     credentials,
     dependencies,
     ends,
+    external,
     firing,
     forecasts,
     key_releases,
@@ -248,6 +249,18 @@ class SqlStore(Transactions):
             return await self.write(
                 lambda tx: ends.finish_free(tx, session, report), Urgency.FINISH
             )
+
+    # --- work of other systems
+
+    external_due = read_at(external.due, Urgency.CLAIM)
+    begin_external = write(external.begin, Urgency.CLAIM)
+    report_external = write(external.report)
+    end_silent = write(external.end_silent, Urgency.FINISH)
+    lease_announcements = write(external.lease_announcements, Urgency.FINISH)
+    settle_announcements = write(external.settle_announcements, Urgency.FINISH)
+    report_token = read(external.report_token, Urgency.GLANCE)
+    forget_report_tokens = write(external.forget_report_tokens)
+    external_attempt = read(external.external_attempt)
 
     # --- runs that wait
 

@@ -12,6 +12,7 @@ from rota.domain.jobfile.calendars import CALENDARS, CALENDARS_OF_JOB
 from rota.domain.jobfile.cart_fields import CARTS
 from rota.domain.jobfile.declarations import DECLARATIONS
 from rota.domain.jobfile.demands import DEMANDS
+from rota.domain.jobfile.external import EXTERNAL_OF_JOB
 from rota.domain.jobfile.files import SOURCE
 from rota.domain.jobfile.formats import SHORT_FORM
 from rota.domain.jobfile.http import HTTP_OF_JOB
@@ -145,7 +146,7 @@ _WHEN = (
 _WHAT_IT_RUNS = (
     Field(
         "type",
-        Choice(JobType, later=("external",)),
+        Choice(JobType),
         "What kind of work the job is; `container` is the same as `isolation: container`.",
         "shell",
     ),
@@ -176,6 +177,7 @@ _WHAT_IT_RUNS = (
         examples=({"PGSSLMODE": "require"},),
     ),
     HTTP_OF_JOB,
+    EXTERNAL_OF_JOB,
     *SHORT_FORM,
     Field("secrets", LATER, "Secrets given to the job."),
 )

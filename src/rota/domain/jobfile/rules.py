@@ -14,6 +14,7 @@ from rota.domain.errors import Invalid, Problem, did_you_mean, listed, quoted, s
 from rota.domain.following import Origin, Source, as_input, parse_source
 from rota.domain.jobfile.build import Document, build_schedule
 from rota.domain.jobfile.demands import job_of
+from rota.domain.jobfile.external import check_external
 from rota.domain.jobfile.files import FileValue, check_source, is_file
 from rota.domain.jobfile.formats import SHORT, check_code, check_short_form
 from rota.domain.jobfile.http import check_http
@@ -300,6 +301,7 @@ def check_job(
     _check_type(document, written, at)
     check_source(document, at)
     check_http(document, written, at, is_whole=is_whole)
+    check_external(document, written, at, is_whole=is_whole)
     check_short_form(document, written, at)
     check_code(document, written, at)
     check_walls(document, at, is_whole=is_whole)
@@ -321,7 +323,7 @@ def check_job(
 
 def _check_type(document: Document, written: Mapping[str, object], at: At) -> None:
     kind = document.get("type", JobType.SHELL)
-    if written.get("type") not in (None, kind) or kind == JobType.HTTP:
+    if written.get("type") not in (None, kind) or kind in (JobType.HTTP, JobType.EXTERNAL):
         return
     needed, foreign = ("function", "steps") if kind == JobType.PYTHON else ("steps", "function")
     # What only containers have is refused by a rule of its own: one fault is reported once.

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rota.domain.jobfile.external import NOT_OF_EXTERNAL
 from rota.domain.jobfile.http import NOT_OF_HTTP
 from rota.domain.jobfile.kinds import (
     INVALID,
@@ -265,6 +266,12 @@ _NOT_OF_CONTAINERS = ("run_as", "source")
 _WITHOUT_COMMANDS: Mapping[object, str] = {  # types that no wall can stand around, and why
     JobType.PYTHON: "functions run in their worker's host",
     JobType.HTTP: "another system does the work",
+    JobType.EXTERNAL: "another system does the work",
+}
+
+_FOREIGN: Mapping[object, tuple[str, ...]] = {  # what defaults do not give to such jobs
+    JobType.HTTP: NOT_OF_HTTP,
+    JobType.EXTERNAL: NOT_OF_EXTERNAL,
 }
 
 
@@ -282,7 +289,7 @@ def inheritable(lower: Document, own: Document) -> dict[str, Any]:
     """Return what a document takes of the one below it: nothing that its own wall cannot have."""
     kind = own.get("type", lower.get("type"))
     if kind in _WITHOUT_COMMANDS:
-        return _without(lower, _NOT_OF_FUNCTIONS + (NOT_OF_HTTP if kind == JobType.HTTP else ()))
+        return _without(lower, _NOT_OF_FUNCTIONS + _FOREIGN.get(kind, ()))
     stated = stated_wall(own)
     taken = dict(lower)
     if stated is not None:
