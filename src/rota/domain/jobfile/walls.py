@@ -38,6 +38,7 @@ from rota.domain.spec import (
     Network,
     PullPolicy,
     RunLimits,
+    is_plugin_type,
 )
 from rota.domain.walls import WallDefaults
 
@@ -268,11 +269,19 @@ _WITHOUT_COMMANDS: Mapping[object, str] = {  # types that no wall can stand arou
 }
 
 
+def _has_no_commands(kind: object) -> bool:
+    return kind in _WITHOUT_COMMANDS or is_plugin_type(str(kind or ""))
+
+
+def _why_without_walls(kind: object) -> str:
+    return _WITHOUT_COMMANDS.get(kind, "a plug-in does the work, on behalf of its worker")
+
+
 def stated_wall(document: Document) -> Isolation | None:
     """Return the wall that a document names; None: it leaves that to what is below it."""
     if document.get("type") == JobType.CONTAINER:
         return Isolation.CONTAINER
-    if document.get("type") in _WITHOUT_COMMANDS:
+    if _has_no_commands(document.get("type")):
         return Isolation.PROCESS
     written = document.get("isolation")
     return Isolation(written) if written is not None else None
@@ -281,8 +290,9 @@ def stated_wall(document: Document) -> Isolation | None:
 def inheritable(lower: Document, own: Document) -> dict[str, Any]:
     """Return what a document takes of the one below it: nothing that its own wall cannot have."""
     kind = own.get("type", lower.get("type"))
-    if kind in _WITHOUT_COMMANDS:
-        return _without(lower, _NOT_OF_FUNCTIONS + (NOT_OF_HTTP if kind == JobType.HTTP else ()))
+    if _has_no_commands(kind):
+        foreign = () if kind == JobType.PYTHON else NOT_OF_HTTP  # nor have plug-ins of these
+        return _without(lower, _NOT_OF_FUNCTIONS + foreign)
     stated = stated_wall(own)
     taken = dict(lower)
     if stated is not None:
@@ -334,7 +344,7 @@ class Misfit:
 
 def misfits(document: Document, scope: str, *, is_whole: bool) -> Iterator[Misfit]:
     """Yield what does not go together. `is_whole`: nothing more comes from below."""
-    if document.get("type") in _WITHOUT_COMMANDS:
+    if _has_no_commands(document.get("type")):
         yield from _of_function(document)
         return
     wall = stated_wall(document)
@@ -354,7 +364,7 @@ def _of_function(document: Document) -> Iterator[Misfit]:
     for name in _NOT_OF_FUNCTIONS:
         if name in document and document[name] != Isolation.PROCESS:
             kind = document["type"]
-            message = f'"{name}" does not go with type {kind}: {_WITHOUT_COMMANDS[kind]}'
+            message = f'"{name}" does not go with type {kind}: {_why_without_walls(kind)}'
             yield Misfit((name,), message, "leave it out, or run a command with type shell")
 
 
