@@ -28,7 +28,8 @@ _NAMES = {
         "Unavailable",
         "Unreachable",
     ),
-    "functions": ("JobFunction",),
+    "executors": ("NotSubmitted", "RemoteRun", "Status"),
+    "functions": ("DefinedJob", "JobFunction"),
     "options": ("Retry", "cron", "every"),
     "runs": ("AsyncRunHandle", "RunHandle", "RunResult"),
 }
