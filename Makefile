@@ -38,8 +38,8 @@ containers: dev ## Break workers and engines while 400 containers run; some thir
 
 test: lint ## Everything CI runs: all checks, all tests
 	@$(PYTHON) tools/system_packages.py \
-		busybox bwrap chromium chromedriver docker-registry dockerd faketime htpasswd ip nginx \
-		openssl pgbouncer podman slirp4netns
+		busybox bwrap chromium chromedriver docker-registry dockerd faketime git go htpasswd ip \
+		nginx openssl pgbouncer podman slirp4netns sshd
 	$(PYTEST) -m "not campaign"
 	$(BIN)/pytest -m campaign tests/system
 

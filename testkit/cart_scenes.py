@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,7 @@ from rota.domain.carts.facts import ItemState
 from rota.domain.carts.intake import NewItem, wave_of_each
 from rota.domain.ids import CartId, JobId, SessionId, new_cart_id
 from rota.domain.run import AttemptResult
+from rota.domain.shape import WORKER
 from rota.ports.carts import Cart, CartQuery, Command, Commanded, Item, ItemQuery, NewCart
 from rota.ports.work import Work
 from testkit.builders import Scene
@@ -39,7 +40,11 @@ class CartScene:
         return await self.scene.store.submit_cart(cart)
 
     async def fill(self, job: JobId, rules: CartRules, *, items: int, **fields: Any) -> CartId:
-        """Create such a cart without submitting it. `waves` are the order numbers of its items."""
+        """Create such a cart without submitting it.
+
+        `waves` are the order numbers of its items, `workers` those that each of them is for.
+        """
+        workers: Sequence[str] = fields.pop("workers", ())
         waves: Sequence[int] | None = fields.pop("waves", None)
         numbers = waves or list(wave_of_each(rules.order, items, rules.group_sizes))
         version = (await self.scene.show_job(job)).version
@@ -47,7 +52,12 @@ class CartScene:
         name = fields.pop("name", "rollout")
         new = NewCart(cart, "default", name, rules, len(numbers), SUBMITTER, {}, **fields)
         await self.scene.store.create_cart(new)
-        made = [NewItem(f"item-{n}", wave, job, version, None) for n, wave in enumerate(numbers)]
+        named = [{WORKER: worker} for worker in workers]
+        needs: Sequence[Mapping[str, str] | None] = named or [None] * len(numbers)
+        made = [
+            NewItem(f"item-{n}", wave, job, version, None, own)
+            for n, (wave, own) in enumerate(zip(numbers, needs, strict=True))
+        ]
         await self.scene.store.add_items(cart, 0, made)
         return cart
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 # Before gRPC is loaded: its handlers crash processes that are forked, as by `Popen(user=…)`, while
 # another thread of ours talks to a server.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+# A shell without job control lets what it starts in the background ignore Ctrl-C, and so would all
+# that tests start, whose Ctrl-C is tested.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SYSTEM_TESTS = Path(__file__).parent / "system"
 # Fixtures, and parameters of those that know several adapters, behind which a real server runs.

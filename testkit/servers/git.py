@@ -79,6 +79,18 @@ class Repository:
         """Run any command of git in the work tree."""
         return self._git(*arguments)
 
+    def make_tree(self, lines: str) -> str:
+        """Make a folder of what `git ls-tree` would show of it; return its name."""
+        done = subprocess.run(
+            ["git", "mktree"],
+            cwd=self.tree,
+            env=_ENVIRONMENT,
+            input=lines.encode(),
+            capture_output=True,
+            check=True,
+        )
+        return done.stdout.decode().strip()
+
     def add_submodule(self, path: str, url: str, commit: str, name: str = "") -> None:
         """Add a submodule without asking anybody whether it is one."""
         text = f'[submodule "{name or path}"]\n\tpath = {path}\n\turl = {url}\n'

@@ -505,7 +505,7 @@ RULES: Mapping[str, tuple[Break, str]] = {  # how each is taken away, and what t
         "a held run was claimed",
     ),
     "who fits is not let go": (
-        decided(gates, "held", lambda *_: gates.without_worker("default", "", ["luck"])),
+        decided(gates, "held", lambda *_: shape.without_worker("default", "", ["luck"])),
         "a held run was claimed|a held run did not stay",
     ),
     "an end is followed once": (
@@ -526,8 +526,9 @@ RULES: Mapping[str, tuple[Break, str]] = {  # how each is taken away, and what t
                 "upstream_ends",
                 (
                     "FROM upstream_end",
-                    "FROM (SELECT run_id, project, job, ended_at FROM upstream_end UNION ALL "
-                    "SELECT id, project, job, ended_at FROM run WHERE state = 'FAILED')",
+                    "FROM (SELECT run_id, project, job, ended_at, state FROM upstream_end UNION ALL "
+                    "SELECT id, project, job, ended_at, 'COMPLETED' FROM run "
+                    "WHERE state = 'FAILED')",
                 ),
             ),
         ),

@@ -9,16 +9,12 @@ import struct
 import subprocess
 import termios
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from datetime import timedelta
+from contextlib import contextmanager
 from fcntl import ioctl
 from pathlib import Path
 
 from testkit.processes import ROTA, RotaUp
 from testkit.waiting import PATIENCE, eventually
-
-_PRESSES = 3
-_SOON = timedelta(seconds=5)
 
 
 class Watcher:
@@ -53,17 +49,8 @@ class Watcher:
         return int(self.process.returncode)
 
     def interrupt(self) -> int:
-        """Press Ctrl-C until it has ended, as people do; return its exit code.
-
-        Python drops one that arrives while an object is finalised.
-        """
-        for _ in range(_PRESSES):
-            self.process.send_signal(signal.SIGINT)
-            with suppress(AssertionError, TimeoutError):
-                eventually(
-                    lambda: self._read() is not None and self.process.poll() is not None, _SOON
-                )
-                break
+        """Press Ctrl-C; return its exit code."""
+        self.process.send_signal(signal.SIGINT)
         return self.ended()
 
     def close(self) -> None:

@@ -97,6 +97,7 @@ class Cart(Answer, frozen=True, kw_only=True):
     failures: CartFailures = CartFailures()
     between: CartBetween = CartBetween()
     calendars: tuple[str, ...] = ()
+    within: str | None = None  # how long an item waits for a worker that is gone; None: for ever
     items: int = 0
     pending: int = 0
     open: int = 0
@@ -154,6 +155,15 @@ class CartGate(Answer, frozen=True, kw_only=True):
     approve_role: str | None = None
 
 
+class StrandedItem(Answer, frozen=True, kw_only=True):
+    """An item that waits for a worker which is not there."""
+
+    key: str
+    run: str
+    message: str = ""  # what it waits for
+    until: Instant | None = None  # when it has failed; None: it waits for ever
+
+
 class CartProgress(Answer, frozen=True, kw_only=True):
     """How far a cart is, in items."""
 
@@ -183,6 +193,7 @@ class CartDetail(Cart, frozen=True, kw_only=True):
     why: str = ""  # what it is doing, in a sentence
     gate: CartGate | None = None  # None: it waits for none
     failure_groups: tuple[FailureGroup, ...] = ()  # the most frequent first, at most ten
+    stranded: tuple[StrandedItem, ...] = ()  # that wait for workers, at most ten
 
     @property
     def summary(self) -> str:
@@ -243,6 +254,7 @@ class CartItem(Answer, frozen=True, kw_only=True):
     runs: int = 0
     cause: str = ""  # of a failure: its message without what differs
     message: str = ""  # of its latest run
+    needs: Mapping[str, str] = {}  # labels of its worker, over those that its job needs
 
 
 class CartWave(Answer, frozen=True, kw_only=True):
@@ -273,8 +285,9 @@ class CartPlan(Answer, frozen=True, kw_only=True):
     failures: CartFailures = CartFailures()
     between: CartBetween = CartBetween()
     calendars: tuple[str, ...] = ()
+    within: str | None = None
     eta_seconds: float | None = None  # None: nothing is known of its jobs' durations
-    unrunnable: tuple[str, ...] = ()  # jobs that no live worker can run, and why
+    unrunnable: tuple[str, ...] = ()  # jobs or items that no live worker can run, and why
     starts_at: Instant | None = None  # None: at once
 
     def __str__(self) -> str:

@@ -268,7 +268,7 @@ class ProgressNews(Answer, frozen=True, kw_only=True):
 
 
 class TimeNews(Answer, frozen=True, kw_only=True):
-    """The time by the server's clock, while nothing else happens to what is watched."""
+    """The time by the server's clock: once a second, while something is watched."""
 
     at: Instant
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -186,7 +187,20 @@ def _with_uploads(client: Client, source: NamedText) -> NamedText:
     """Return a job file with uploads in the place of what lies beside it."""
     if source.folder is None:
         return source
-    return replace(source, text=client.upload_sources(source.text, source.folder))
+    with _refused(source):
+        return replace(source, text=client.upload_sources(source.text, source.folder))
+
+
+@contextmanager
+def _refused(source: NamedText) -> Iterator[None]:
+    """Tell which file the problems are in, where there are any."""
+    try:
+        yield
+    except Invalid as error:
+        if not error.errors:
+            raise
+        problems = _placed(source, error.errors)
+        raise FileRefused(source.label, error.message, problems) from error
 
 
 def _ask(
@@ -202,13 +216,8 @@ def _ask(
     )
     if client.project is None and (named := _PROJECT.search(source.text)):
         call = call.with_query(project=named[1])
-    try:
+    with _refused(source):
         answered = ask(client, call)
-    except Invalid as error:
-        if not error.errors:
-            raise
-        problems = _placed(source, error.errors)
-        raise FileRefused(source.label, error.message, problems) from error
     warnings = _placed(source, answered.value.warnings)
     return replace(answered, value=structs.replace(answered.value, warnings=warnings))
 
@@ -303,7 +312,8 @@ def validate(*file: File, display: Display = DISPLAY) -> Exit:
     checked = []
     for path in file:
         source = read_text(path)
-        text = with_local_digests(source.text, path.parent)
+        with _refused(source):
+            text = with_local_digests(source.text, path.parent)
         found = check_file(text, name=source.stem, folder=path.parent)
         checked.append((source.label, found))
     if display.format in (Format.JSON, Format.JSONL, Format.YAML):

@@ -22,6 +22,7 @@ from rota.cli.options import Destroying, Duration, Format, Instant, Remote, take
 from rota.cli.printing import print_one
 from rota.cli.references import Answered, ask, page_address
 from rota.cli.terminal import MANY, CommandFailed, Exit, Rehearsed, Terminal, inert
+from rota.cli.uploads import as_inputs
 from rota.sdk import errors
 from rota.sdk.carts import Item, encoded_item
 from rota.sdk.client import Client
@@ -63,19 +64,23 @@ class AppliedCart:
     note: str = ""
 
     def plan(self, client: Client) -> Answered[CartPlan]:
-        wanted = self.wanted
+        wanted, inputs = self.wanted, self._inputs(client)
         with _blame_at_flag(wanted):
-            return ask(
-                client, Client.plan_template(wanted.cart, wanted.inputs, at=wanted.starts_at)
-            )
+            return ask(client, Client.plan_template(wanted.cart, inputs, at=wanted.starts_at))
 
     def submit(self, client: Client) -> Answered[Cart]:
-        wanted = self.wanted
-        call = Client.submit_template(
-            wanted.cart, wanted.inputs, at=wanted.starts_at, key=wanted.key
-        )
+        wanted, inputs = self.wanted, self._inputs(client)
+        call = Client.submit_template(wanted.cart, inputs, at=wanted.starts_at, key=wanted.key)
         with _blame_at_flag(wanted):
             return ask(client, call)
+
+    def _inputs(self, client: Client) -> Mapping[str, Any]:
+        """Return the inputs for every item, with the files that `NAME=@FILE` gives uploaded."""
+        given = dict(self.wanted.inputs)
+        if not any(value.startswith("@") for value in given.values()):
+            return given
+        job = client.get_cart_template(self.wanted.cart).document.get("job")
+        return as_inputs(client, job, given) if job else given
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +183,9 @@ def _encoded(cart: CartFile) -> tuple[list[Item], set[str]]:
     items: list[Item] = []
     jobs: set[str] = set()
     for item in cart.items():
-        items.append(encoded_item(item.key, item.inputs, order=item.order, job=item.job))
+        items.append(
+            encoded_item(item.key, item.inputs, order=item.order, job=item.job, needs=item.needs)
+        )
         jobs.add(item.job or cart.template.job)
     return items, jobs
 
@@ -233,7 +240,11 @@ class Choices:
 
     set: Annotated[
         tuple[str, ...],
-        Parameter(metavar="NAME=VALUE", help="An input for every item, over its own; repeatable."),
+        Parameter(
+            metavar="NAME=VALUE",
+            help="An input for every item, over its own; repeatable. Of an applied cart, a file "
+            "is NAME=@FILE.",
+        ),
     ] = ()
     cart: Annotated[
         str | None, Parameter(metavar="NAME", help="Which of several carts in the file.")

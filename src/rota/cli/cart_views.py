@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from datetime import datetime
 
-from rota.api.carts import Cart, CartDetail, CartItem, CartPlan, FailureGroup
+from rota.api.carts import Cart, CartDetail, CartItem, CartPlan, FailureGroup, StrandedItem
 from rota.cli import times
 from rota.cli.failures import counted
 from rota.cli.printing import Column, ListView, write_pairs
@@ -75,6 +75,7 @@ ITEMS: ListView[CartItem] = ListView(
         Column("JOB", lambda item: f"{item.job} (version {item.job_version})", only_wide=True),
         Column("RUNS", lambda item: str(item.runs), only_wide=True),
         Column("INPUTS", lambda item: _inputs(item), only_wide=True),
+        Column("NEEDS", lambda item: _needs(item), only_wide=True),
     ),
     name=lambda item: item.key,
     empty="no items match",
@@ -91,6 +92,10 @@ def _inputs(item: CartItem) -> str:
     return " ".join(f"{name}={json.dumps(value)}" for name, value in given) or _NOTHING
 
 
+def _needs(item: CartItem) -> str:
+    return " ".join(f"{name}={value}" for name, value in item.needs.items()) or _NOTHING
+
+
 def write_cart(terminal: Terminal, cart: CartDetail, present: datetime) -> None:
     """Print a cart on one page, and why its items failed."""
     write_pairs(
@@ -105,6 +110,7 @@ def write_cart(terminal: Terminal, cart: CartDetail, present: datetime) -> None:
             ("failures", _budget(cart)),
             ("between waves", _between(cart)),
             ("at a time", "" if cart.max_parallel is None else f"{cart.max_parallel:,}"),
+            ("within", f"{cart.within} for a worker that is gone" if cart.within else ""),
             ("job", cart.job),
             ("rollback", cart.rollback),
             ("title", cart.title),
@@ -116,9 +122,25 @@ def write_cart(terminal: Terminal, cart: CartDetail, present: datetime) -> None:
             ("will end", _end(cart, present)),
         ],
     )
+    write_stranded(terminal, cart, present)
     write_failure_groups(terminal, cart)
     for action in actions(cart):
         terminal.tell(action)
+
+
+def write_stranded(terminal: Terminal, cart: CartDetail, present: datetime) -> None:
+    """Print which items wait for a worker that is not there."""
+    if not cart.stranded:
+        return
+    terminal.write()
+    for item in cart.stranded:
+        terminal.write(inert(stranded_in_words(item, present)))
+
+
+def stranded_in_words(item: StrandedItem, present: datetime) -> str:
+    """Return `web-07 waits for worker web-07, which is gone since …; it fails at …`."""
+    until = f"; it fails {times.moment(item.until, present)}" if item.until else ""
+    return f"{item.key} {item.message}{until}"
 
 
 def write_failure_groups(terminal: Terminal, cart: CartDetail) -> None:

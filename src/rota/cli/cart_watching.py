@@ -7,7 +7,7 @@ from typing import TextIO
 
 from rota.api.carts import CartDetail, WatchedCart
 from rota.cli import times
-from rota.cli.cart_views import actions, standing, verdict
+from rota.cli.cart_views import actions, standing, stranded_in_words, verdict
 from rota.cli.options import Display, Format
 from rota.cli.printing import print_data
 from rota.cli.references import ask
@@ -40,7 +40,7 @@ class ProgressDisplay:
             self._draw(times.now())
         elif self._is_worth_a_line(news):
             self.write(progress_line(news, times.now()))
-            for line in running_lines(news, times.now()):
+            for line in item_lines(news, times.now()):
                 self.write(line)
 
     def end_line(self) -> None:
@@ -52,7 +52,7 @@ class ProgressDisplay:
 
     def _draw(self, present: datetime) -> None:
         if self._cart is not None and self._screen.is_live:
-            lines = [progress_line(self._cart, present), *running_lines(self._cart, present)]
+            lines = [progress_line(self._cart, present), *item_lines(self._cart, present)]
             self._screen.draw(lines)
 
     def settle(self) -> None:
@@ -65,9 +65,16 @@ class ProgressDisplay:
         share = cart.done * _STEPS // max(cart.items, 1)
         # Of very many small waves not each is worth a line.
         place = cart.place if _waves(cart) <= _STEPS else ""
-        told = (cart.state, cart.reason, place, share)
+        stranded = tuple(item.key for item in cart.stranded)
+        told = (cart.state, cart.reason, place, share, stranded)
         is_new, self._told = told != self._told, told
         return is_new
+
+
+def item_lines(cart: CartDetail, present: datetime) -> list[str]:
+    """Format the items that run, and those that wait for workers which are not there."""
+    waiting = [f"  · {inert(stranded_in_words(item, present))}" for item in cart.stranded]
+    return [*running_lines(cart, present), *waiting]
 
 
 def running_lines(cart: CartDetail, present: datetime) -> list[str]:

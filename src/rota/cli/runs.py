@@ -276,7 +276,13 @@ def _lateness(seconds: float | None, is_late: bool | None) -> str:
 
 
 def _plain(value: object) -> str:
-    return value if isinstance(value, str) else _json(value)
+    match value:
+        case str():
+            return value
+        case {"file": str(name), "digest": str(), "size": int(size)}:
+            return f"{name} ({counted(size, 'byte')})"
+        case _:
+            return _json(value)
 
 
 def _json(value: object) -> str:

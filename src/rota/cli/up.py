@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from rota import __version__
 from rota.cli.cart_watching import watch_cart
-from rota.cli.failures import FileRefused, errors_as_failures
+from rota.cli.failures import FileRefused, counted, errors_as_failures
 from rota.cli.files import read_text, require_app
 from rota.cli.options import DESTROYING, Destroying, Display, WholeNumber
 from rota.cli.references import ask
@@ -78,7 +78,7 @@ def _check(files: tuple[Path, ...]) -> None:
 def _greet(settings: Settings, running: Running) -> None:
     terminal = Display().terminal()
     jobs = sum(len(plan.changes) for plan in running.applied)
-    applied = f" · {jobs} jobs applied" if jobs else ""
+    applied = f" · {counted(jobs, 'job')} applied" if jobs else ""
     data = f"data in {settings.home} (SQLite) · 1 worker, {settings.slots} slots{applied}"
     terminal.show(f"rota {__version__} · {running.url} · {data}")
     terminal.show(shown_link(settings, running.login_url, terminal))
@@ -88,7 +88,7 @@ def _greet(settings: Settings, running: Running) -> None:
         )
     walls, (rota, _) = running.walls, _rota_on(settings.home)
     terminal.show(words_of_default(walls.isolation, walls.network, rota))
-    for line in _next_steps(settings.home, has_jobs=jobs > 0):
+    for line in _next_steps(settings.home, has_jobs=jobs > 0, app=settings.app or ""):
         terminal.show(line)
 
 
@@ -115,9 +115,11 @@ def shown_link(settings: Settings, link: str, terminal: Terminal) -> str:
     return f"open the link in {machine.keep_login_link(settings, link)} {how}"
 
 
-def _next_steps(home: Path, *, has_jobs: bool) -> Iterator[str]:
+def _next_steps(home: Path, *, has_jobs: bool, app: str = "") -> Iterator[str]:
     rota, where = _rota_on(home)
     first = f"{rota} job list   or   " if has_jobs else ""
+    if app and not has_jobs:  # its functions are served, but no job runs one
+        first = f"{rota} apply --app {quote(app)}   or   "
     yield f"Next, {where}: {first}{rota} demo"
 
 

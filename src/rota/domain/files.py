@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from functools import cache
+from functools import lru_cache
 
 from rota.domain.errors import Invalid
 from rota.domain.spec import InputType, JobSpec, OutputKept
@@ -84,19 +84,43 @@ def pattern_fault(pattern: str) -> str:
     return ""
 
 
-@cache
+def _parts(pattern: str) -> list[str]:
+    return [part for part in pattern.split("/") if part not in ("", ".")]
+
+
+@lru_cache(maxsize=1_000)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Return a pattern as an expression for whole paths; a folder stands for all in it."""
-    parts = [part for part in pattern.split("/") if part not in ("", ".")]
-    expression = ""
-    for at, part in enumerate(parts):
-        is_last = at == len(parts) - 1
+    """Return a pattern as an expression for whole paths; a folder stands for all in it.
+
+    Patterns and names come from strangers, and the work must not grow with the number of stars: the
+    first place where the part before the next star fits is as good as any other, so each of these
+    is looked for once (`(?>…)` never tries another one).
+    """
+    runs: list[list[str]] = [[]]  # of names, with folders of any number between two of them
+    for part in _parts(pattern):
         if part == "**":
-            expression += ".+" if is_last else "(?:[^/]+/)*"
-            continue
-        piece = re.escape(part).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
-        expression += piece + ("" if is_last else "/")
-    return re.compile(f"{expression}(?:/.+)?", re.DOTALL)
+            runs.append([])
+        else:
+            runs[-1].append(_name(part))
+    *before, last = runs
+    expression = "".join(f"{name}/" for name in before[0]) if before else ""
+    for run in filter(None, before[1:]):
+        expression += f"(?>(?:[^/]+/)*?{''.join(f'{name}/' for name in run)})"
+    if before:
+        expression += "(?:[^/]+/)*?" if last else ".+"
+    return re.compile(f"{expression}{'/'.join(last)}(?:/.+)?", re.DOTALL)
+
+
+def _name(part: str) -> str:
+    """Return a name with stars as an expression for whole names."""
+    first, *others = (
+        re.escape(text).replace(r"\?", "[^/]") for text in re.sub(r"\*+", "*", part).split("*")
+    )
+    if not others:
+        return first
+    *between, last = others
+    middle = "".join(f"(?>[^/]*?{text})" for text in between)
+    return f"(?>{first}{middle}[^/]*{last}(?![^/]))"
 
 
 def matching(path: str, patterns: Iterable[str]) -> list[str]:
@@ -111,7 +135,7 @@ def may_hold(folder: str, patterns: Iterable[str]) -> bool:
 
 
 def _may_begin(folder: list[str], pattern: str) -> bool:
-    wanted = [part for part in pattern.split("/") if part not in ("", ".")]
+    wanted = _parts(pattern)
     for at, part in enumerate(folder):
         if at >= len(wanted) or wanted[at] == "**":
             return True

@@ -6,7 +6,6 @@ transaction.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -356,11 +355,6 @@ def after_key(project: str, upstream: str) -> str:
     return f"{AFTER}{project}/{upstream}"
 
 
-def worker_key(pool: str, shape: str) -> str:
-    """Return the key that runs of one shape wait on while no worker of their pool fits them."""
-    return f"{Gate.WORKER}:{pool}/{hashlib.blake2b(shape.encode(), digest_size=8).hexdigest()}"
-
-
 def admit(
     rules: JobRules,
     run: ActiveRun,
@@ -421,20 +415,6 @@ def held(run: RunId, actor: str) -> Admission:
         message=f"{actor} holds it",
         key=hold_key(run),
         action=f"rota run release {run}",
-    )
-    return blocked(reason)
-
-
-def without_worker(pool: str, shape: str, lacks: Collection[str]) -> Admission:
-    """Block a run that no worker could ever take.
-
-    `lacks` is what the worker that comes nearest has not.
-    """
-    reason = Reason(
-        gate=Gate.WORKER,
-        message=f"no worker of pool {pool} could ever take it: missing {', '.join(lacks)}",
-        key=worker_key(pool, shape),
-        action="rota worker list",
     )
     return blocked(reason)
 

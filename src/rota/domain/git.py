@@ -22,7 +22,13 @@ _SITE = re.compile(r"(?P<site>[a-z]+://[^/]+)(?P<path>/.*)?")
 
 def parse_repository(url: str, *, allows_http: bool = False) -> Target:
     """Parse the address of a repository; raise `Invalid`."""
-    return parse_target(normal_url(url), SCHEMES if allows_http else SAFE_SCHEMES)
+    try:
+        return parse_target(normal_url(url), SCHEMES if allows_http else SAFE_SCHEMES)
+    except Invalid as error:
+        if allows_http or not url.lower().startswith("http://"):
+            raise
+        hint = "an admin of the machine may allow http: git_http = true"
+        raise Invalid(f"{error}: {hint}", code=error.code) from error
 
 
 def normal_url(url: str) -> str:

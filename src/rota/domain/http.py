@@ -395,7 +395,7 @@ def _progress(result: HttpResult, answer: Answer) -> float | None:
         return None
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None
-    return min(max(float(found), 0.0), 100.0)
+    return float(min(max(found, 0), 100))  # compared as it is: it may be too large for a float
 
 
 def _outputs(result: HttpResult, answer: Answer) -> dict[str, Json] | None:

@@ -17,7 +17,7 @@ from typing import TypeAlias
 MAX_PATTERN = 200  # characters
 MAX_TEXT = 1_000  # characters of a text that a pattern is asked about
 MAX_PLACES = 1_000  # of a pattern, repetitions written out
-_MOST_REMEMBERED = 2_000  # sets of places
+_MOST_REMEMBERED = 500  # sets of places, and characters
 _MAX_GROUPS = 20  # inside one another
 
 _Test: TypeAlias = Callable[[str], bool]
@@ -48,7 +48,10 @@ class _Part:
 
 
 class Pattern:
-    """A pattern that a whole text is to match."""
+    """A pattern that a whole text is to match.
+
+    A set of places is a number with a bit for each: sets of thousands of them would take gigabytes.
+    """
 
     def __init__(self, text: str) -> None:
         if len(text) > MAX_PATTERN:
@@ -56,9 +59,11 @@ class Pattern:
         reader = _Reader(text)
         whole = reader.read()
         self._places = reader.places
-        self._end = whole.leave
-        self._start = self._spread([whole.enter])
-        self._known: dict[tuple[frozenset[int], str], frozenset[int]] = {}
+        self._end = 1 << whole.leave
+        self._start = self._spread(whole.enter)
+        self._after: dict[int, int] = {}  # a place that takes a character → where that leads
+        self._taking: dict[str, int] = {}  # a character → the places that take it
+        self._known: dict[tuple[int, str], int] = {}
 
     def matches(self, text: str) -> bool:
         """Return whether the whole text matches; one that is too long never does."""
@@ -69,29 +74,50 @@ class Pattern:
             here = self._step(here, character)
             if not here:
                 return False
-        return self._end in here
+        return bool(self._end & here)
 
-    def _step(self, here: frozenset[int], character: str) -> frozenset[int]:
+    def _step(self, here: int, character: str) -> int:
         found = self._known.get((here, character))
         if found is None:
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
-            places = (self._places[at] for at in here)
-            gone = [place.after[0] for place in places if place.test and place.test(character)]
-            found = self._known[here, character] = self._spread(gone)
+            found, left = 0, here & self._takers(character)
+            while left:
+                lowest = left & -left
+                left ^= lowest
+                found |= self._leads(lowest.bit_length() - 1)
+            self._known[here, character] = found
         return found
 
-    def _spread(self, places: list[int]) -> frozenset[int]:
-        """Add the places to which these lead without a character."""
-        seen = set(places)
-        ahead = list(places)
+    def _takers(self, character: str) -> int:
+        found = self._taking.get(character)
+        if found is None:
+            if len(self._taking) >= _MOST_REMEMBERED:
+                self._taking.clear()
+            tested = enumerate(self._places)
+            found = sum(1 << at for at, it in tested if it.test and it.test(character))
+            self._taking[character] = found
+        return found
+
+    def _leads(self, at: int) -> int:
+        if at not in self._after:
+            self._after[at] = self._spread(self._places[at].after[0])
+        return self._after[at]
+
+    def _spread(self, first: int) -> int:
+        """Return the places that a place leads to without a character, and that are of use."""
+        seen, ahead, found = {first}, [first], 0
         while ahead:
-            place = self._places[ahead.pop()]
-            if place.test is None:
-                new = [at for at in place.after if at not in seen]
-                seen.update(new)
-                ahead += new
-        return frozenset(seen)
+            at = ahead.pop()
+            place = self._places[at]
+            if place.test is not None:
+                found |= 1 << at
+                continue
+            found |= self._end & (1 << at)
+            new = [after for after in place.after if after not in seen]
+            seen.update(new)
+            ahead += new
+        return found
 
 
 class _Reader:

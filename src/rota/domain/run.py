@@ -213,6 +213,7 @@ class LateResult:
     message: str
 
 
+MAX_OUTPUTS = 1024 * 1024  # bytes of JSON
 MAX_DEPTH = 32
 _LARGEST = 2**63 - 1
 _SMALLEST = -(2**63)

@@ -11,12 +11,15 @@ room for it is there (EASY backfilling). Small runs would otherwise fill each ga
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
 from functools import lru_cache
 
+from rota.domain.gates import Admission, Gate, blocked
 from rota.domain.job import RunRules
 from rota.domain.resources import (
     HTTP_SLOTS,
@@ -31,11 +34,13 @@ from rota.domain.resources import (
     minus,
     plus,
 )
+from rota.domain.run import Reason
 from rota.domain.spec import JobType
 from rota.domain.walls import demanded, missing, words_of
 
 # A worker that tells no offers is of a release without walls.
 NO_OFFERS: Collection[str] = frozenset()
+WORKER = "worker"  # the label of Rota's own: every worker has it, and its value is its name
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -59,11 +64,24 @@ class Demand:
         return {**self.resources, SLOTS: capacity.get(SLOTS, UNIT)}
 
 
-def shape_of(rules: RunRules) -> str:
-    """Return the shape of a run under these rules; "" fits every worker of the pool."""
+def all_labels(worker: str, labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels that a worker was given, with that of Rota's own."""
+    return {**labels, WORKER: worker}
+
+
+def worker_of(shape: str) -> str:
+    """Return the name of the only worker that runs of a shape are for; "": they name none."""
+    return demand_of(shape).labels.get(WORKER, "") if f'"{WORKER}"' in shape else ""
+
+
+def shape_of(rules: RunRules, needs: Mapping[str, str] | None = None) -> str:
+    """Return the shape of a run under these rules; "" fits every worker of the pool.
+
+    `needs` are its own, over those of its job.
+    """
     demands: dict[str, object] = {}
-    if rules.needs:
-        demands["needs"] = dict(sorted(rules.needs.items()))
+    if wanted := {**rules.needs, **(needs or {})}:
+        demands["needs"] = dict(sorted(wanted.items()))
     if rules.function:
         demands["function"] = rules.function
     taken = {**rules.resources, **(ONE_HTTP_SLOT if rules.kind == JobType.HTTP else {})}
@@ -122,6 +140,39 @@ def unmet(
             if name != HTTP_SLOTS  # whoever has none offers no such jobs, which was said
         ]
     return lacks
+
+
+def worker_key(pool: str, shape: str) -> str:
+    """Return the key that runs of one shape wait on while no worker of their pool fits them."""
+    return f"{Gate.WORKER}:{pool}/{hashlib.blake2b(shape.encode(), digest_size=8).hexdigest()}"
+
+
+def without_worker(pool: str, shape: str, lacks: Collection[str]) -> Admission:
+    """Block a run that no worker could ever take.
+
+    `lacks` is what the worker that comes nearest has not.
+    """
+    reason = Reason(
+        gate=Gate.WORKER,
+        message=f"no worker of pool {pool} could ever take it: missing {', '.join(lacks)}",
+        key=worker_key(pool, shape),
+        action="rota worker list",
+    )
+    return blocked(reason)
+
+
+def without_its_worker(pool: str, shape: str, gone_at: datetime | None) -> Admission:
+    """Block a run that only one worker may take, which is not there.
+
+    `gone_at` is when that was last heard of; None: never, in this pool.
+    """
+    worker = worker_of(shape)
+    if gone_at is None:
+        message = f"waits for worker {worker}, which pool {pool} does not have"
+    else:
+        message = f"waits for worker {worker}, which is gone since {gone_at:%Y-%m-%d %H:%M:%S} UTC"
+    key = worker_key(pool, shape)
+    return blocked(Reason(Gate.WORKER, message, key, action=f"rota worker show {worker}"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,6 +155,7 @@ class Cause(StrEnum):
     OVERLAP = "overlap"  # another run of the job was active
     SUPERSEDED = "superseded"  # a younger run took its place
     TOO_LATE = "too late"  # to start within its objective
+    NO_WORKER = "no worker in time"  # the one that it was for was gone for too long
     DEPENDENCY = "dependency"  # a job that it follows did not complete in time
     DEADLINE = "deadline"
     CANCELLED = "cancelled"

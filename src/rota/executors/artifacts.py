@@ -65,7 +65,21 @@ class Findings:
         return [f"artifacts: {remark}" for remark in (*self.told, *more)]
 
 
-def find(top: Path, declared: Artifacts) -> Findings:
+@dataclass(frozen=True, slots=True)
+class Top:
+    """Folder that a step works in."""
+
+    path: Path
+    is_shared: bool = False  # others may have made a link of any folder on the way to it
+
+    def open(self) -> int:
+        if not self.is_shared:
+            return os.open(self.path, _FOLDER)
+        with _opened(Top(Path(self.path.anchor)), self.path.parts[1:]) as descriptor:
+            return os.dup(descriptor)
+
+
+def find(top: Top, declared: Artifacts) -> Findings:
     """Look for what a step declared; blocks, for a while if there is much."""
     found = Findings()
     matched: set[str] = set()
@@ -95,7 +109,7 @@ def find(top: Path, declared: Artifacts) -> Findings:
 
 
 def _entries(
-    top: Path, patterns: Sequence[str], found: Findings
+    top: Top, patterns: Sequence[str], found: Findings
 ) -> Iterator[tuple[str, os.stat_result]]:
     """Yield all that is no folder, by path; only folders that a pattern may reach are opened."""
     waiting, seen = [""], 0
@@ -123,7 +137,7 @@ def _entries(
         waiting += reversed(inner)
 
 
-def _list(top: Path, folder: str) -> list[tuple[str, os.stat_result]]:
+def _list(top: Top, folder: str) -> list[tuple[str, os.stat_result]]:
     with _opened(top, folder.split("/") if folder else []) as descriptor:
         with os.scandir(descriptor) as listed:  # never more than so many, however many there are
             names = [entry.name for entry in islice(listed, MOST_LOOKED_AT + 1)]
@@ -138,9 +152,9 @@ def _list(top: Path, folder: str) -> list[tuple[str, os.stat_result]]:
 
 
 @contextmanager
-def _opened(top: Path, parts: Sequence[str]) -> Iterator[int]:
+def _opened(top: Top, parts: Sequence[str]) -> Iterator[int]:
     """Open a folder, each on the way by its name in the one above."""
-    descriptor = os.open(top, _FOLDER)
+    descriptor = top.open()
     try:
         for part in parts:
             inner = os.open(part, _FOLDER, dir_fd=descriptor)
@@ -151,7 +165,7 @@ def _opened(top: Path, parts: Sequence[str]) -> Iterator[int]:
         os.close(descriptor)
 
 
-def open_artifact(top: Path, path: str, writers: Collection[int] | None) -> int:
+def open_artifact(top: Top, path: str, writers: Collection[int] | None) -> int:
     """Open a file below a folder for reading; `OSError` says why it cannot be kept.
 
     `writers` are the users whose files count: a hard link to another's file has that one's number.

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rota.domain.errors import Denied, Invalid, RotaError
 from rota.domain.http import (
@@ -102,6 +102,9 @@ class HttpExecutor(RemoteExecutor[_Attempt]):
 
     def may_be_shown(self, attempt: _Attempt, text: str) -> str:
         return attempt.mask.text(text)
+
+    def may_be_kept(self, attempt: _Attempt, outputs: Any) -> Any:
+        return outputs and {name: attempt.mask.value(value) for name, value in outputs.items()}
 
     # --- submit
 

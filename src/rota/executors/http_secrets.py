@@ -98,6 +98,14 @@ class Masker:
     def text(self, text: str) -> str:
         return self(text.encode("utf-8", "replace")).decode("utf-8", "replace")
 
+    def value(self, value: Any) -> Any:
+        """Hide them in the texts of a JSON value."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {self.text(name): self.value(each) for name, each in value.items()}
+        return [self.value(each) for each in value] if isinstance(value, list) else value
+
 
 def read_secrets(path: Path) -> dict[str, WorkerSecret]:
     """Read the file; raise `ValueError` with what is wrong in it.

@@ -11,6 +11,7 @@ from being done twice: it is the run's id, and the same in all attempts.
 from __future__ import annotations
 
 import asyncio
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ import structlog
 from rota.domain.http import Standing
 from rota.domain.output import Stream
 from rota.domain.quantities import format_duration
-from rota.domain.run import AttemptResult
+from rota.domain.run import MAX_OUTPUTS, AttemptResult, why_not_portable
 from rota.domain.spec import Delivery, HttpState, JobSpec
 from rota.ports.clock import Clock
 from rota.ports.executor import Assignment, AttemptReports, JobBatch, RemoteWork
@@ -149,6 +150,10 @@ class RemoteExecutor(ABC, Generic[A]):
         """Return the text without what nobody may see."""
         return text
 
+    def may_be_kept(self, attempt: A, outputs: Any) -> Any:
+        """Return the outputs without what nobody may see."""
+        return outputs
+
     # --- the port
 
     def start(self, batches: Sequence[JobBatch]) -> None:
@@ -267,11 +272,21 @@ class RemoteExecutor(ABC, Generic[A]):
     async def finish(self, attempt: A, step: str, standing: Standing) -> None:
         """End the attempt by what the other system says; the next one does not go on with it."""
         if standing.state is HttpState.COMPLETED:
-            attempt.outputs = standing.outputs
+            attempt.outputs = self._kept_outputs(attempt, standing.outputs)
             raise Ended(AttemptResult.COMPLETED)
         if attempt.handle:
             await self._remote.keep_handle(attempt.fence, "")
         raise Ended(AttemptResult.FAILED, f"{step}: {standing.message}", "remote")
+
+    def _kept_outputs(self, attempt: A, outputs: Any) -> Any:
+        """Return outputs as they are reported; None for those that no part of Rota could carry."""
+        complaint = why_not_portable(outputs)
+        if not complaint and len(json.dumps(outputs)) > MAX_OUTPUTS:
+            complaint = "they are over 1 MiB"
+        if complaint:
+            self.say(attempt, f"the outputs were not kept: {complaint}")
+            return None
+        return self.may_be_kept(attempt, outputs)
 
     def unclear(self, attempt: A, message: str, cause: str) -> Ended:
         """Return the end of an attempt of which nobody knows whether the work was begun.

@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import sha256
@@ -247,16 +247,16 @@ class Fetch:
         file: BinaryIO = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115 (the stack closes it)
         stack.callback(file.close)
         try:
-            size = await files.fetch(self._attempt.fence, digest, file.fileno())
+            most = self._sources.settings.limit
+            size = await files.fetch(self._attempt.fence, digest, file.fileno(), most)
         except NotFound:
             words = f"{what} is not kept any more: upload it again"
             raise _refused(words, of_input) from None
         except (Unavailable, Invalid) as error:
             raise _refused(f"{what} cannot be fetched: {error}", of_input) from error
-        if size > self._sources.settings.limit:
-            most = sized(self._sources.settings.limit)
-            words = f"{what} has more than {most}, which the worker's setting source_limit allows"
-            raise _refused(words, of_input)
+        if size > most:
+            allowed = f"{sized(most)}, which the worker's setting source_limit allows"
+            raise _refused(f"{what} has more than {allowed}", of_input)
         return FileWish(name, file.fileno(), size, of_input)
 
     # --- the program
@@ -472,9 +472,14 @@ class Mirrors:
         if folder.lstat().st_uid != os.geteuid():
             give_tree(folder, os.geteuid(), os.getegid())
         os.utime(folder)
-        sizes = {each: size_of(each) for each in self._root.iterdir() if each.is_dir()}
+        sizes, used_at = {}, {}
+        for each in self._root.iterdir():
+            with suppress(FileNotFoundError):  # another attempt removes some at the same moment
+                if each.is_dir():
+                    used_at[each] = each.lstat().st_mtime
+                    sizes[each] = size_of(each)
         total = sum(sizes.values())
-        for each in sorted(sizes, key=lambda path: path.lstat().st_mtime):
+        for each in sorted(used_at, key=used_at.__getitem__):
             with ExitStack() as stack:
                 if total > self._most and self._is_locked(each.name, stack):
                     remove_tree(each)

@@ -297,7 +297,8 @@ class StepExecutor(ABC):
 
     async def _keep_all(self, attempt: Attempt, number: int, declared: Artifacts) -> None:
         path = attempt.assignment.spec.path
-        top = Path(path) if path else attempt.folder.path
+        is_walled = attempt.folder.writers is not None
+        top = artifacts.Top(Path(path or attempt.folder.path), bool(path) and is_walled)
         found = await asyncio.to_thread(artifacts.find, top, declared)
         places = asyncio.Semaphore(_KEPT_AT_ONCE)
 
@@ -312,7 +313,7 @@ class StepExecutor(ABC):
         for remark in found.remarks():
             self._remark(attempt, number, remark)
 
-    async def _keep(self, attempt: Attempt, number: int, top: Path, path: str) -> str:
+    async def _keep(self, attempt: Attempt, number: int, top: artifacts.Top, path: str) -> str:
         """Keep a file; return why it is not kept, "" if it is."""
         if self._files is None:
             return "this worker keeps no files"

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from rota.domain.output import Stream
-from rota.domain.run import why_not_portable
+from rota.domain.run import MAX_OUTPUTS, why_not_portable
 from rota.ports.clock import Clock
 from rota.ports.executor import OutputSink
 from rota.walls.rooms import Room, remove_tree
 
-_MAX_OUTPUTS = 1024 * 1024
 _PROGRESS_TAIL = 4096
 _PROGRESS_MESSAGE = 500
 _MODE = 0o700
@@ -135,12 +134,12 @@ class WorkFolder:
     def read_outputs(self) -> tuple[Any, str]:
         """Read $ROTA_OUTPUT; return its value, and a complaint if it is not usable."""
         try:
-            data = _read_regular(self.output, _MAX_OUTPUTS + 1, self._writers)
+            data = _read_regular(self.output, MAX_OUTPUTS + 1, self._writers)
         except FileNotFoundError:
             return None, ""
         except OSError as error:
             return None, f"$ROTA_OUTPUT could not be read: {error.strerror}"
-        if len(data) > _MAX_OUTPUTS:
+        if len(data) > MAX_OUTPUTS:
             return None, "$ROTA_OUTPUT is over 1 MiB and was not kept"
         try:
             value = json.loads(data)

@@ -456,6 +456,8 @@ async def _started_items(engine: Engine, cart: Cart) -> AsyncIterator[Item]:
 def _reversed(touched: Sequence[Item], undo: JobSpec) -> list[CartItem]:
     last = max(item.wave for item in touched)
     return [
-        CartItem(item.key, last - item.wave + 1, inputs_for(undo, item.inputs or {}))
+        CartItem(
+            item.key, last - item.wave + 1, inputs_for(undo, item.inputs or {}), needs=item.needs
+        )
         for item in touched
     ]

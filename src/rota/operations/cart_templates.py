@@ -10,6 +10,7 @@ from datetime import datetime
 from rota.domain.carts.definition import CartItem, CartTemplate, ItemsFile, LiveWorkers
 from rota.domain.errors import Invalid, NotFound, did_you_mean
 from rota.domain.jobfile import read_cart, read_job
+from rota.domain.shape import WORKER
 from rota.operations import carts
 from rota.operations.carts import CartPlan, CartRequest, stream_items
 from rota.operations.definitions import find_job
@@ -18,8 +19,6 @@ from rota.operations.planned_carts import words_of
 from rota.operations.specs import cart_timetable
 from rota.operations.tenants import open_sessions
 from rota.ports.carts import Cart, DueTemplate, Template, TemplateChanges
-
-WORKER = "worker"  # the input that takes the name of a live worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,20 +102,26 @@ async def items_of(
 async def _items_of_workers(
     engine: Engine, job: str, labels: Mapping[str, str], project: str
 ) -> tuple[CartItem, ...]:
-    """Make one item for each live worker, keyed by its name; an input `worker` gets the name."""
+    """Make one item for each live worker of the job's pool, which runs on that worker.
+
+    Its key is the worker's name; an input `worker` gets that, too.
+    """
+    spec = read_job((await find_job(engine, job, project=project)).document)
     wanted = labels.items()
-    sessions = await open_sessions(engine, [project])
-    workers = sorted({each.worker for each in sessions if wanted <= each.labels.items()})
+    crew = [each for each in await open_sessions(engine, [project]) if each.pool == spec.pool]
+    workers = sorted({each.worker for each in crew if wanted <= each.all_labels.items()})
     if not workers:
         told = " with " + ", ".join(f"{k}={v}" for k, v in sorted(wanted)) if labels else ""
         raise Invalid(
-            f"there is no live worker{told}",
+            f"pool {spec.pool}, which job {job} runs in, has no live worker{told}",
             code="no_workers",
             hint="rota worker list shows workers and their labels",
         )
-    spec = read_job((await find_job(engine, job, project=project)).document)
     is_told = WORKER in spec.inputs
-    return tuple(CartItem(name, inputs={WORKER: name} if is_told else {}) for name in workers)
+    return tuple(
+        CartItem(name, inputs={WORKER: name} if is_told else {}, needs={WORKER: name})
+        for name in workers
+    )
 
 
 async def _readable(engine: Engine, request: TemplateRequest) -> CartTemplate:

@@ -22,24 +22,22 @@ from rota.domain.carts.facts import (
     CartFacts,
     CartState,
     ItemState,
-    Pace,
     PauseReason,
     WaitReason,
     eta,
     failures_of,
     is_breached,
     limit,
-    window,
 )
 from rota.domain.carts.intake import ItemJob, ItemReader, NewItem, waves_in_words
 from rota.domain.errors import Conflict, Invalid, NotFound, Problem, did_you_mean, quoted
 from rota.domain.ids import CartId, RunId, is_cart_beginning, new_cart_id
-from rota.domain.job import Job, rules_of
+from rota.domain.job import Job
 from rota.domain.jobfile import read_job
 from rota.domain.jobfile.carts import Reference, Referred, unknown_references
-from rota.domain.shape import shape_of, unmet
 from rota.domain.states import RunState
 from rota.operations.calendars import blackouts_of
+from rota.operations.cart_forecasts import NEXT_ITEMS, forecast, jobs_of
 from rota.operations.definitions import find_job, require_runnable
 from rota.operations.engine import Engine
 from rota.operations.files import require_inputs
@@ -99,67 +97,6 @@ def _required_inputs(check: Job) -> Iterator[Problem]:
         if declared.default is None:
             message = f"job {check.name} needs the input {quoted(name)}, and a check is given none"
             yield Problem(message, _CHECK, hint="give that input a default")
-
-
-_NEXT_ITEMS = 100  # whose jobs are looked at where the cart itself names none
-_UNFINISHED = (ItemState.PENDING, ItemState.OPEN)
-
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    pace: Pace
-    unrunnable: Sequence[str]  # jobs that no live worker can run, and why
-
-
-async def forecast(engine: Engine, facts: CartFacts, jobs: Sequence[ItemJob]) -> Forecast:
-    """Estimate how fast a cart of these jobs goes, by what is known now."""
-    slots, unrunnable = await _capacity(engine, jobs)
-    pace = Pace(_expected(jobs), window(facts), slots, facts.rules.between.wait)
-    return Forecast(pace, unrunnable)
-
-
-async def jobs_of(engine: Engine, cart: Cart) -> list[ItemJob]:
-    """Return the jobs of a cart's next items, as far as they exist and can be read."""
-    names = [cart.document.get("job", "")]
-    if not names[0]:
-        query = ItemQuery(cart.id, states=_UNFINISHED, limit=_NEXT_ITEMS)
-        names = sorted({item.job for item in await engine.store.items(query)})
-    query_of_jobs = JobQuery(project=cart.project, names=names, limit=len(names))
-    readable = []
-    for job in await engine.store.jobs(query_of_jobs) if names else []:
-        with suppress(Invalid):
-            readable.append(ItemJob.of(job))
-    return readable
-
-
-def _expected(jobs: Iterable[ItemJob]) -> timedelta | None:
-    """Estimate how long an item takes, by what is known of the jobs; the slowest counts."""
-    known = [
-        timedelta(seconds=each.job.expected_seconds)
-        for each in jobs
-        if each.job.expected_seconds is not None
-    ]
-    told = [each.spec.expect for each in jobs if each.spec.expect is not None]
-    return max(known or told, default=None)
-
-
-async def _capacity(engine: Engine, jobs: Sequence[ItemJob]) -> tuple[int | None, list[str]]:
-    """Count slots of live workers that can run these jobs; also name jobs that none of them can."""
-    sessions = await engine.store.sessions(alive_only=True)
-    slots, unrunnable = 0, []
-    for each in jobs:
-        rules = rules_of(each.spec)
-        shape = shape_of(rules)
-        able = [
-            session
-            for session in sessions
-            if session.pool == rules.pool
-            and not unmet(shape, session.labels, session.functions, offers=session.offered)
-        ]
-        slots = max(slots, sum(session.slots for session in able))
-        if not able:
-            unrunnable.append(f"{each.job.name}: no live worker of pool {rules.pool} can run it")
-    return slots or None, unrunnable
 
 
 _CHUNK = 2_000  # items in one transaction
@@ -243,7 +180,7 @@ async def plan(engine: Engine, request: CartRequest, items: AsyncIterator[CartIt
     rules = reader.rules()
     waves = [reader.waves[number] for number in sorted(reader.waves)]
     facts = CartFacts(rules, CartState.PLANNED, reader.seen, items_in_wave=waves[0])
-    coming = await forecast(engine, facts, list(reader.jobs.values()))
+    coming = await forecast(engine, facts, list(reader.jobs.values()), reader.demands)
     return CartPlan(
         name=request.template.name,
         items=reader.seen,
@@ -402,7 +339,7 @@ def _with_allowance(facts: CartFacts, allow: Share) -> CartFacts:
 
 
 async def _refuse_gone_jobs(engine: Engine, cart: Cart) -> None:
-    query = ItemQuery(cart.id, states=[ItemState.PENDING], limit=_NEXT_ITEMS)
+    query = ItemQuery(cart.id, states=[ItemState.PENDING], limit=NEXT_ITEMS)
     items = await engine.store.items(query)
     names = sorted({item.job for item in items})
     if names:
@@ -567,8 +504,8 @@ async def _closed_until(engine: Engine, cart: Cart) -> datetime | None:
 
 
 async def _eta(engine: Engine, cart: Cart, facts: CartFacts, overview: Overview) -> datetime | None:
-    if cart.state in _STANDING or _is_up_to_somebody(cart, overview):
-        return None
+    if cart.state in _STANDING or _is_up_to_somebody(cart, overview) or overview.stranded:
+        return None  # nobody knows when a worker comes back either
     left = await time_left(engine, cart, facts, overview)
     if left is None:
         return None

@@ -297,7 +297,7 @@ def _worker(session: Session) -> SimWorker:
         session.id,
         session.pool,
         session.capacity,
-        session.labels,
+        session.all_labels,
         session.functions,
         session.offered,
     )

@@ -172,7 +172,7 @@ def _warnings(entry: JobEntry, known: Known, crew: Sequence[Session]) -> Iterato
     offers = [session.resources for session in crew]
     if warning := too_large(entry.uses, known, pool, offers):
         yield warning
-    labels = [session.labels for session in crew]
+    labels = [session.all_labels for session in crew]
     if needs and (warning := without_labels(needs, entry.spec.needs, pool, labels)):
         yield warning
     if warning := without_walls(entry, crew):

@@ -20,6 +20,13 @@ from rota.domain.walls import (
 )
 from rota.ports.records import Session
 
+# What a worker's admin decides by a name: none is tried, so none has a reason of its own.
+_SETTINGS = {
+    OfferKind.MOUNT: "container_mounts",
+    OfferKind.REGISTRY: "container_registries",
+    OfferKind.RUN_AS: "run_as",
+    OfferKind.SECRET: "http_secrets",
+}
 _SHOWN = 3  # of sorts of workers, and of workers of one sort
 
 
@@ -56,7 +63,7 @@ def _lacks(shape: str, session: Session) -> Iterator[str]:
         reason = _reason(demand, session)
         yield f"has no {words_of(demand)}{f': {reason}' if reason else ''}"
     # As if it had all walls: what else it lacks.
-    others = unmet(shape, session.labels, session.functions, session.capacity, demands)
+    others = unmet(shape, session.all_labels, session.functions, session.capacity, demands)
     if others:
         yield f"misses {', '.join(others)}"
 
@@ -70,6 +77,8 @@ def _reason(demand: str, session: Session) -> str:
         return reason
     if kind == OfferKind.TYPE and is_plugin_type(name):
         return "its setting executors does not name it, nor has its app such a class"
+    if kind in _SETTINGS:
+        return f"its setting {_SETTINGS[OfferKind(kind)]} names none such"
     known = {offer.kind for offer in session.offers}
     return "" if kind in known else f"release {session.version or 'unknown'} has none"
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from math import inf
 from typing import Any
 
 from rota.domain.carts.facts import FINAL_CART_STATES, CartState, ItemState
@@ -71,7 +72,7 @@ class AttemptEnded:
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """Nothing else happened."""
+    """A second has passed, whatever else happened."""
 
     at: datetime  # by the store's clock, about
 
@@ -102,7 +103,7 @@ async def watch_run(
     """Tell what happens to a run, from a place on, until it is settled.
 
     Without a place it begins with the latest attempt, and how those before it ended. Of output that
-    came since the last look, at most so many lines are told, the newest. Something is told every
+    came since the last look, at most so many lines are told, the newest. The time is told every
     second.
     """
     watch = _RunWatch(engine, run, place, lines)
@@ -117,6 +118,9 @@ async def watch_run(
             async with aclosing(watch.look(looked_at)) as told:
                 async for each in told:
                     yield each
+            # Here as well: news may come so fast that no wait lasts for a second.
+            if not watch.is_over and (at := pulse.tick()) is not None:
+                yield Told(TimePassed(at), watch.place)
             if not watch.wants_to_wait:
                 continue
             listener = own_news if watch.is_going else any_news
@@ -135,6 +139,7 @@ class _Pulse:
     def __init__(self, now: datetime) -> None:
         self._loop = asyncio.get_running_loop()
         self._now, self._asked_at = now, self._loop.time()
+        self._told_at = -inf
 
     @classmethod
     async def of(cls, engine: Engine) -> _Pulse:
@@ -146,6 +151,13 @@ class _Pulse:
     def now(self) -> datetime:
         return self._now + timedelta(seconds=self.seconds() - self._asked_at)
 
+    def tick(self) -> datetime | None:
+        """Return the time, unless it was told less than a second ago."""
+        if self.seconds() - self._told_at < _TICK.total_seconds():
+            return None
+        self._told_at = self.seconds()
+        return self.now()
+
     async def wait(
         self, listener: Listener, looked_at: float, longest: timedelta, least: float = _LEAST_PAUSE
     ) -> AsyncGenerator[datetime, None]:
@@ -154,7 +166,8 @@ class _Pulse:
         while (left := end - self.seconds()) > 0:
             if await listener.wait(min(_TICK, timedelta(seconds=left))):
                 break
-            yield self.now()
+            if (at := self.tick()) is not None:
+                yield at
         rest = looked_at + least - self.seconds()
         if rest > 0:
             with suppress(TimeoutError):
@@ -346,6 +359,8 @@ async def watch_cart(engine: Engine, cart: Cart) -> AsyncGenerator[CartStands | 
             if stands.is_settled:
                 return
             shown = stands
+            if (at := pulse.tick()) is not None:
+                yield TimePassed(at)
             ticks = pulse.wait(listener, looked_at, _CART_POLL, _CART_PAUSE)
             async with aclosing(ticks):
                 async for at in ticks:

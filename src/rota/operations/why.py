@@ -25,7 +25,7 @@ from rota.domain.order import BOOST_SECONDS, Chain, latest_turn, share_of, turns
 from rota.domain.quantities import parse_duration
 from rota.domain.resources import HTTP_SLOTS, SLOTS, UNIT, fits, format_amount, lacking, minus
 from rota.domain.run import Reason, Run
-from rota.domain.shape import demand_of, unmet
+from rota.domain.shape import demand_of, unmet, worker_of
 from rota.domain.states import RunState, seen_state
 from rota.operations.engine import Engine
 from rota.operations.forecasts import forecasts_for
@@ -124,10 +124,12 @@ def worker_reason(run: Run, shape: str, sessions: Sequence[Session]) -> Reason:
     """Return why no worker of its pool has taken a run of this shape, as they are now."""
     pool = run.pool
     present = [session for session in sessions if not session.stopping]
-    crew = [session for session in present if session.pool == pool]
+    crew = _candidates(present, pool, shape)
     if not crew:
-        return Reason(Gate.WORKER, "it waits for a worker", action=_LOOK)
-    lacks = [unmet(shape, s.labels, s.functions, s.capacity, s.offered) for s in crew]
+        worker = worker_of(shape)
+        message = f"waits for worker {worker}, which is gone" if worker else "it waits for a worker"
+        return Reason(Gate.WORKER, message, action=_LOOK)
+    lacks = [unmet(shape, s.all_labels, s.functions, s.capacity, s.offered) for s in crew]
     if all(lacks) and demand_of(shape).offers:
         return Reason(Gate.WORKER, _walls_missing(pool, shape, crew), action=_LOOK_AT_ONE)
     if all(lacks):
@@ -139,6 +141,12 @@ def worker_reason(run: Run, shape: str, sessions: Sequence[Session]) -> Reason:
     if not taking:
         return _all_draining(sorted({session.worker for session in fitting}))
     return Reason(Gate.WORKER, _room(run, shape, taking), action="rota run list --active")
+
+
+def _candidates(present: Sequence[Session], pool: str, shape: str) -> list[Session]:
+    """Return the workers of a pool; only the one that runs of this shape are for, if it is one."""
+    worker = worker_of(shape)
+    return [each for each in present if each.pool == pool and worker in ("", each.worker)]
 
 
 def _walls_missing(pool: str, shape: str, crew: Sequence[Session]) -> str:
@@ -293,11 +301,9 @@ async def wall_obstacle(engine: Engine, run: Run, place: Place, reason: Reason) 
     if not demand_of(place.shape).offers:
         return Obstacle(reason)
     sessions = await engine.store.sessions(alive_only=True)
-    crew = [each for each in sessions if each.pool == run.pool and not each.stopping]
-    if (
-        any(not unmet(place.shape, s.labels, s.functions, s.capacity, s.offered) for s in crew)
-        or not crew
-    ):
+    crew = _candidates([each for each in sessions if not each.stopping], run.pool, place.shape)
+    lacks = [unmet(place.shape, s.all_labels, s.functions, s.capacity, s.offered) for s in crew]
+    if not crew or not all(lacks):
         return Obstacle(reason)  # it came a moment ago, or nobody is left
     message = _walls_missing(run.pool, place.shape, crew)
     return Obstacle(replace(reason, message=message, action=_LOOK_AT_ONE))

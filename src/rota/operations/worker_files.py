@@ -127,10 +127,10 @@ class WorkerFiles:
         """Return what the step declared; `Conflict` if this file is not of that."""
         step = step_numbered(spec, piece.step)
         declared = step.artifacts if step is not None else None
+        if fault := path_fault(piece.path):  # a long one is not compared
+            raise Conflict(fault, code="file_refused")
         if declared is None or not matching(piece.path, declared.paths):
             raise Conflict("the step declares no such artifact", code="file_refused")
-        if fault := path_fault(piece.path):
-            raise Conflict(fault, code="file_refused")
         kept = self._kept.get((piece.fence, piece.step)) or _Kept()
         if kept.files >= MOST_ARTIFACTS:
             raise Conflict(f"a step keeps at most {MOST_ARTIFACTS:,} files", code="file_refused")

@@ -24,6 +24,7 @@ from rota.domain.job import Job
 from rota.domain.json_schema import SchemaRefused, checked_schema
 from rota.domain.lateness import Lateness, is_stuck, lateness_of
 from rota.domain.run import AttemptResult, why_not_portable
+from rota.domain.shape import WORKER
 from rota.domain.shards import Server, Shard
 from rota.domain.spec import TYPE_NAME, is_plugin_type
 from rota.domain.states import RunState
@@ -67,6 +68,12 @@ async def register(
 
     `identity` is what its credential says; None: it needs none, on the server's own machine.
     """
+    if hello.labels.get(WORKER, hello.worker) != hello.worker:
+        raise Invalid(
+            f'a worker cannot be given the label "{WORKER}": that is its name',
+            code="reserved_label",
+            hint="call the label otherwise",
+        )
     hello = with_checked_types(hello)
     credential = identity.credential if identity else None
     own = (CREDENTIAL,) if identity and identity.is_renewable else ()

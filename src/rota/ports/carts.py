@@ -86,6 +86,17 @@ class Item:
     runs: int
     cause: str  # of a failure: its message without what differs
     message: str  # of its latest run
+    needs: Mapping[str, str] = field(default_factory=dict)  # of its own, over those of its job
+
+
+@dataclass(frozen=True, slots=True)
+class StrandedItem:
+    """An item that waits for a worker which is not there."""
+
+    key: str
+    run: RunId
+    message: str  # what it waits for
+    until: datetime | None  # when it has failed; None: it waits for ever
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +116,7 @@ class Overview:
     left: Sequence[int]  # items to do in the next waves, as many as were asked for
     next_wave: int | None = None  # the lowest with items to do; None: all have ended
     open_runs: Mapping[RunState, int] = field(default_factory=dict)  # as people see them
+    stranded: Sequence[StrandedItem] = ()  # the first few, by number
 
     @property
     def unknown(self) -> int:

@@ -128,11 +128,11 @@ class Files(Protocol):
     no server answered for too long; `Conflict`: the attempt is not this worker's any more.
     """
 
-    async def fetch(self, fence: Fence, digest: str, into: int) -> int:
+    async def fetch(self, fence: Fence, digest: str, into: int, most: int) -> int:
         """Write a file of the attempt to a descriptor, from its start; return its size.
 
-        What is written is verified. `NotFound`: the server does not keep it, or it is none of this
-        attempt's.
+        What is written is verified. One of more than `most` bytes is not written, its size is
+        returned. `NotFound`: the server does not keep it, or it is none of this attempt's.
         """
         ...
 

@@ -15,6 +15,7 @@ from rota.domain.job import RunRules
 from rota.domain.keys import Declaration, KeyState
 from rota.domain.resources import HTTP_SLOTS, UNIT, capacity_of
 from rota.domain.run import Reason, Run, Trigger
+from rota.domain.shape import all_labels
 from rota.domain.shards import Server
 from rota.domain.states import RunState
 from rota.ports.work import ChunkMeta, Fence, Offer, WorkBatch
@@ -270,6 +271,11 @@ class Session:
     credential: str | None = None  # id of the token that opened it; None: it came by the socket
     credential_expires_at: datetime | None = None  # None: never, or there is none
     barred: bool = False  # its credential was revoked: it gets nothing more, and is not renewed
+
+    @property
+    def all_labels(self) -> Mapping[str, str]:
+        """Its labels, with that of Rota's own."""
+        return all_labels(self.worker, self.labels)
 
     @property
     def capacity(self) -> Mapping[str, int]:

@@ -22,6 +22,7 @@ from rota.domain.key_ring import parse_keys
 from rota.domain.lease import DEFAULT_LEASE, LONE_SERVER_LEASE, SERVER_LEASE
 from rota.domain.quantities import format_duration, parse_duration
 from rota.domain.resources import HTTP_SLOTS, SLOTS, format_amount, parse_amount
+from rota.domain.shape import WORKER
 from rota.guardian import NamespaceWish
 from rota.ports.work import MAX_LABELS, MAX_NAME
 from rota.runtime import sources, walls
@@ -407,6 +408,8 @@ def _labels(raw: Any) -> Mapping[str, str]:
     texts = [text for pair in labels.items() for text in pair]
     if len(labels) > MAX_LABELS or max(map(len, texts), default=0) > MAX_NAME:
         raise ValueError(f"at most {MAX_LABELS} labels of {MAX_NAME} characters are allowed")
+    if WORKER in labels:
+        raise ValueError(f'"{WORKER}" is a label that each worker has already: its name')
     return labels
 
 
@@ -570,6 +573,8 @@ def shown(name: str, value: Any) -> str:
             return ""
         case timedelta():
             return format_duration(value)
+        case _ if name == "http_slots":
+            return str(value)
         case _ if name in walls.MEANINGS or name in ("git_http", "git_mirrors", "source_limit"):
             return walls.shown(value)
         case tuple():

@@ -54,8 +54,8 @@ MEANINGS: Mapping[str, str] = {
     "git_http": "whether git may use http://, where everybody on the way can read and change what"
     " comes: true or false",
     "git_mirrors": "disk for mirrors of repositories; the least recently used go first",
-    "source_limit": "most bytes that the source of a job may have, unpacked",
-    "source_files": "most files that the source of a job may have",
+    "source_limit": "most bytes that the source of a job may have, unpacked, with its submodules",
+    "source_files": "most files and folders that the source of a job may have, with its submodules",
     "source_timeout": "how long a source may take to come",
 }
 

@@ -29,6 +29,7 @@ from rota.api.carts import (
     CommandedCart,
     FailureGroup,
     RunningItem,
+    StrandedItem,
     WatchedCart,
     ordinal,
 )
@@ -230,6 +231,7 @@ __all__ = [
     "SlowRun",
     "Step",
     "StepNews",
+    "StrandedItem",
     "Submission",
     "SubmittedJob",
     "TimeNews",

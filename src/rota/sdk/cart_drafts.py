@@ -63,6 +63,7 @@ class CartOptions(TypedDict, total=False):
     order: Literal["serial", "parallel", "groups"]
     group_size: int | str | Sequence[int | str]
     max_parallel: int
+    within: str
     failures: FailureOptions
     between: BetweenOptions
     calendars: Sequence[str]
@@ -101,7 +102,8 @@ class CartDraft:
     def add(self, job: Any, key: str, order: int | None = None, *args: Any, **inputs: Any) -> None:
         """Add an item: a job of this app or the name of any, and its arguments.
 
-        Use `add_item` for arguments that are themselves called `job`, `key` or `order`.
+        Use `add_item` for arguments that are themselves called `job`, `key` or `order`, and to say
+        which worker an item needs.
         """
         if isinstance(job, JobFunction):
             self.add_item(job.name, key, job.parameters.pack(args, inputs), order)
@@ -109,16 +111,26 @@ class CartDraft:
             self.add_item(job, key, inputs, order)
 
     def add_item(
-        self, job: str, key: str, inputs: Mapping[str, object], order: int | None = None
+        self,
+        job: str,
+        key: str,
+        inputs: Mapping[str, object],
+        order: int | None = None,
+        *,
+        needs: Mapping[str, str] | None = None,
     ) -> None:
-        """Add an item with inputs by name."""
+        """Add an item with inputs by name.
+
+        `needs` are labels of its worker, over those that its job needs: {"worker": "web-07"} is
+        the one of that name.
+        """
         if key in self._items:
             raise ValueError(f'cart {self.name} already has an item with the key "{key}"')
         if len(self._items) == MOST_ITEMS:
             raise ValueError(f"a cart has at most {MOST_ITEMS:,} items")
         self._job = self._job or job
         own_job = "" if job == self._job else job
-        self._items[key] = encoded_item(key, inputs, order=order, job=own_job)
+        self._items[key] = encoded_item(key, inputs, order=order, job=own_job, needs=needs)
 
     def plan(self) -> CartPlan:
         """Return what submitting would do, to print. Refuses what submitting would refuse."""

@@ -38,7 +38,8 @@ from rota.sdk.verbs import Verb
 
 T = TypeVar("T")
 
-Item = Mapping[str, object] | msgspec.Raw  # key, and where needed order, with, job; Raw: encoded
+# key, and where needed order, with, job, needs; Raw: encoded
+Item = Mapping[str, object] | msgspec.Raw
 Select = Literal["failed", "failed+skipped", "all"]
 
 _PIECE = 64 * 1024
@@ -262,9 +263,16 @@ def encoded_item(
     *,
     order: int | None = None,  # None: assigned by the cart's order
     job: str = "",  # "": the cart's
+    needs: Mapping[str, str] | None = None,  # labels of its worker, over those of its job
 ) -> msgspec.Raw:
     """Encode an item as a line of JSON, which takes less memory than an object does."""
-    given = {"key": key, "order": order, "with": inputs or None, "job": job or None}
+    given = {
+        "key": key,
+        "order": order,
+        "with": inputs or None,
+        "job": job or None,
+        "needs": needs or None,
+    }
     present = {name: value for name, value in given.items() if value is not None}
     return msgspec.Raw(to_json(present))
 

@@ -12,7 +12,7 @@ from rota.api.plans import Plan
 from rota.sdk.errors import NotFound
 from rota.sdk.exchange import Body, Call, get, path_of
 from rota.sdk.jobs import apply
-from rota.sdk.packing import local_sources, packed, with_uploads
+from rota.sdk.packing import packed, sources_beside, with_uploads
 from rota.sdk.verbs import Flow, Verb, Waiting, ask
 
 
@@ -53,7 +53,7 @@ def _upload(path: Path, projects: Iterable[str | None]) -> Flow[Any, dict[str, A
 
 def upload_sources(text: str, folder: Path | str) -> Flow[Any, str]:
     """Upload what a job file in `folder` names beside it; return it with the uploads instead."""
-    sources = local_sources(text)
+    sources = sources_beside(text, Path(folder))
     uploads: dict[str, dict[str, str]] = {}
     for source in sources:
         sent = yield from _upload(Path(folder) / source.path, source.projects)

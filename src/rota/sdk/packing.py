@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from rota.api.answers import Problem
 from rota.sdk.errors import Invalid
 
 LEFT_OUT = frozenset({".git", ".rota", "__pycache__"})  # folders that are not packed
@@ -214,9 +215,28 @@ def _local(text: str, key: Any, value: Any) -> LocalSource | None:
     return LocalSource(path, places[0], places[1]) if written == "path" else None
 
 
+def sources_beside(text: str, folder: Path) -> list[LocalSource]:
+    """Find the sources that lie beside a job file in `folder`; `Invalid`: not all are there."""
+    sources = local_sources(text)
+    missing = [source for source in sources if not (folder / source.path).exists()]
+    if missing:
+        problems = [_missing(text, source) for source in missing]
+        raise Invalid("the job file names files that are not there", errors=problems)
+    return sources
+
+
+def _missing(text: str, source: LocalSource) -> Problem:
+    before = text[: source.value[0]]
+    return Problem(
+        message=f'source path "{source.path}" is not there: it is beside the job file',
+        line=before.count("\n") + 1,
+        column=len(before) - (before.rfind("\n") + 1) + 1,
+    )
+
+
 def with_local_digests(text: str, folder: Path) -> str:
     """Return a job file as it is sent once what lies beside it is uploaded; sends nothing."""
-    sources = local_sources(text)
+    sources = sources_beside(text, folder)
     uploads = {}
     for source in sources:
         with packed(folder / source.path) as file:

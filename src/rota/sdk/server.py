@@ -28,7 +28,8 @@ FROM_FILE = "_FILE"  # ROTA_TOKEN_FILE: read the value from that file
 _DEFAULT_HOME = ".rota"
 _CHANGEABLE_BY_OTHERS = 0o022
 _WHAT_TO_DO = (
-    "start one with `rota up`, log in with `rota login --url`, or set ROTA_URL and ROTA_TOKEN"
+    "start one with `rota up`, or go to the folder where one runs (ROTA_HOME names its .rota);"
+    " elsewhere log in with `rota login --url`, or set ROTA_URL and ROTA_TOKEN"
 )
 NO_SESSIONS: Mapping[str, str] = {}
 

@@ -43,6 +43,10 @@ _SETTINGS = {
 }
 
 
+class TooLarge(SourceRefused):
+    """Git was ended, as there is more than a source may be."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ending:
     """How a call of git ended."""
@@ -70,9 +74,9 @@ class Git:
         """Return what a call printed; one that fails is `SourceRefused`."""
         ending = self.run(*arguments, inside=inside, settings=settings)
         if ending.is_too_large:
-            raise SourceRefused(too_large("the source", self.bounds))
+            raise TooLarge(too_large("the source", self.bounds))
         if ending.status:
-            raise SourceRefused(f"git {arguments[0]} failed: {last_line(ending.complaint)}")
+            raise _failed(arguments, ending.status, ending.complaint)
         return ending.text
 
     def run(
@@ -100,7 +104,10 @@ class Git:
         return Ending(process.returncode, text, said, is_too_large)
 
     def lines(self, *arguments: str) -> Generator[str, None, None]:
-        """Yield what a call prints, by zero bytes; closed early, the call is ended."""
+        """Yield what a call prints, by zero bytes; closed early, the call is ended.
+
+        One that fails is `SourceRefused`, once all that it printed was yielded.
+        """
         process = self._start(arguments, True, {}, {})
         complaint = _Complaint(process)
         assert process.stdout is not None
@@ -109,11 +116,14 @@ class Git:
             while piece := process.stdout.read1(65536):  # type: ignore[attr-defined]
                 *whole, rest = (rest + piece).split(b"\0")
                 yield from (line.decode(errors="surrogateescape") for line in whole)
+            status = process.wait()
         finally:
             process.kill()
             process.wait()
             process.stdout.close()
-            complaint.end()
+            said = complaint.end()
+        if status:
+            raise _failed(arguments, status, said)
 
     def _start(
         self,
@@ -177,6 +187,11 @@ class _Complaint:
         assert self._process.stderr is not None
         self._process.stderr.close()
         return self._end.decode(errors="replace")
+
+
+def _failed(arguments: Sequence[str], status: int, said: str) -> SourceRefused:
+    ended = f"signal {-status} ended it" if status < 0 else f"exit code {status}"
+    return SourceRefused(f"git {arguments[0]} failed: {last_line(said) or ended}")
 
 
 def _environment(settings: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ import re
 import shutil
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from ipaddress import ip_address, ip_network
@@ -22,11 +22,12 @@ from pathlib import Path, PurePosixPath
 from rota.domain.addresses import Address, Network, Target, check_addresses
 from rota.domain.errors import Denied, Invalid
 from rota.domain.git import COMMIT, parse_repository, refs_named, submodule_url
-from rota.sources.calls import Ending, Git, last_line, too_large
+from rota.sources.calls import Ending, Git, TooLarge, last_line, size_of, too_large
 from rota.sources.wish import Bounds, GitWish, Login, SourceRefused, quoted, say
 
 _MOST_SUBMODULES, _DEEPEST = 100, 10
 _MOST_PACKS = 40
+_LONGEST_PATH = 4_095  # bytes, of what the kernel opens
 _SSH_OPTIONS = (
     "BatchMode=yes",
     "StrictHostKeyChecking=yes",
@@ -47,35 +48,75 @@ def fetch(wish: GitWish, folder: str, bounds: Bounds) -> str:
 
     Raise `SourceRefused`.
     """
-    submodules = _Submodules(_MOST_SUBMODULES)
-    return _Checkout(wish, Path(folder), bounds, submodules).run()
+    mirror, top = Path(wish.mirror), Path(folder)
+    is_new = not any(mirror.iterdir())
+    try:
+        return _Checkout(wish, top, _Sum(top, bounds)).run()
+    except TooLarge:
+        # A mirror also has what was deleted there since, and submodules of long ago.
+        _empty(mirror)
+        if is_new:
+            raise
+    _empty(top)
+    return _Checkout(wish, top, _Sum(top, bounds)).run()
+
+
+def _empty(folder: Path) -> None:
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
 
 
 @dataclass(slots=True)
-class _Submodules:
-    """How many may still come."""
+class _Sum:
+    """What a repository and its submodules are together: the same one may be there many times."""
 
-    left: int
+    top: Path  # the folder of all of them
+    bounds: Bounds
+    submodules: int = 0
+    files: int = 0
+    bytes: int = 0
+    packed_bytes: int = 0
 
-    def take(self, path: str) -> None:
-        if not self.left:
-            raise SourceRefused(f"there are more than {_MOST_SUBMODULES} submodules, at {path}")
-        self.left -= 1
+    def add_submodule(self, path: str) -> None:
+        self.submodules += 1
+        if self.submodules > _MOST_SUBMODULES:
+            most = f"more than {_MOST_SUBMODULES} submodules"
+            raise SourceRefused(f"there are {most}, at {quoted(path)}")
+
+    def add_file(self, url: str, size: int) -> None:
+        self.files += 1
+        self.bytes += size
+        if self.files > self.bounds.files:
+            raise SourceRefused(
+                f"{url}{self._others} has more than {self.bounds.files:,} files and folders, the"
+                " most that the worker's setting source_files allows"
+            )
+        if self.bytes > self.bounds.bytes:
+            raise SourceRefused(too_large(f"{url}{self._others}", self.bounds))
+
+    def add_packed(self, url: str, size: int) -> None:
+        self.packed_bytes += size
+        if self.packed_bytes > self.bounds.bytes:
+            raise SourceRefused(too_large(f"{url}{self._others}", self.bounds))
+
+    @property
+    def _others(self) -> str:
+        return " with what was fetched before it" if self.submodules else ""
 
 
 class _Checkout:
     """One repository with its submodules."""
 
-    def __init__(
-        self, wish: GitWish, folder: Path, bounds: Bounds, submodules: _Submodules, depth: int = 0
-    ) -> None:
+    def __init__(self, wish: GitWish, folder: Path, whole: _Sum, depth: int = 0) -> None:
         self._wish = wish
         self._folder = folder
-        self._bounds = bounds
-        self._submodules = submodules
+        self._whole = whole
         self._depth = depth
         self._mirror = Path(wish.mirror, "main.git" if not depth else _name_of(wish.url))
-        self._git = Git(self._mirror, (Path(wish.mirror), folder), bounds)
+        self._git = Git(self._mirror, (Path(wish.mirror), whole.top), whole.bounds)
 
     def run(self) -> str:
         commit = self._mirrored()
@@ -151,19 +192,18 @@ class _Checkout:
 
         Raise `SourceRefused` if they are too many, or too large.
         """
-        size = 0
-        listing = self._git.lines("ls-tree", "-r", "-l", "-z", "--full-tree", commit)
-        for files, line in enumerate(listing, 1):
-            told = line.split(None, 4)[3]
-            size += int(told) if told.isdigit() else 0
-            if files > self._bounds.files:
-                listing.close()
-                raise SourceRefused(
-                    f"{self._wish.url} has more than {self._bounds.files:,} files, the most that"
-                    " the worker's setting source_files allows"
-                )
-        if size > self._bounds.bytes:
-            raise SourceRefused(too_large(self._wish.url, self._bounds))
+        url = self._wish.url
+        # With the folders: there can be a billion of these that have no file.
+        with closing(
+            self._git.lines("ls-tree", "-r", "-t", "-l", "-z", "--full-tree", commit)
+        ) as it:
+            for line in it:
+                about, _, path = line.partition("\t")
+                told = about.split()[3]
+                if len(os.fsencode(path)) > _LONGEST_PATH:
+                    what = f"a path of more than {_LONGEST_PATH:,} bytes"
+                    raise SourceRefused(f"{url} has {what}, which no file can have")
+                self._whole.add_file(url, int(told) if told.isdigit() else 0)
 
     def _make_tree(self, commit: str) -> None:
         # The one call that may read a folder of this machine as a repository.
@@ -173,6 +213,7 @@ class _Checkout:
             inside=False,
             settings={"protocol.file.allow": "always"},
         )
+        self._whole.add_packed(self._wish.url, size_of(self._folder / ".git"))
         tree = self._git.at(self._folder)
         tree.check("remote", "set-url", "origin", self._wish.url)
         tree.check("checkout", "--quiet", "--detach", commit)
@@ -185,17 +226,17 @@ class _Checkout:
 
     def _fetch_submodules(self, commit: str) -> None:
         for path, below in self._links(commit):
-            self._submodules.take(path)
+            self._whole.add_submodule(path)
             if self._depth == _DEEPEST:
-                raise SourceRefused(f"submodules are more than {_DEEPEST} deep, at {path}")
+                raise SourceRefused(f"submodules are more than {_DEEPEST} deep, at {quoted(path)}")
             url = self._url_of(path)
             if url is None:
                 raise SourceRefused(f"the submodule {quoted(path)} has no address in .gitmodules")
-            say(f"submodule {path}: {url}")
+            say(f"submodule {quoted(path)}: {url}")
             wish = replace(self._wish, url=url, ref="", commit=below)
             _check_way(self._folder, path)
             place = self._folder / path
-            _Checkout(wish, place, self._bounds, self._submodules, self._depth + 1).run()
+            _Checkout(wish, place, self._whole, self._depth + 1).run()
 
     def _links(self, commit: str) -> Iterator[tuple[str, str]]:
         """Yield the paths of submodules, and the commit of each."""
@@ -298,6 +339,8 @@ class _Remote:
                 settings=settings,
                 variables=variables,
             )
+            if ending.is_too_large:
+                raise TooLarge(too_large(self._wish.url, self._git.bounds))
             if ending.status:
                 raise SourceRefused(self._words(ending, settings, variables))
 
@@ -334,8 +377,6 @@ class _Remote:
         self, ending: Ending, settings: Mapping[str, str], variables: Mapping[str, str]
     ) -> str:
         wish, said = self._wish, ending.complaint
-        if ending.is_too_large:
-            return too_large(wish.url, self._git.bounds)
         if status := re.search(r"returned error: (\d+)", said):
             return self._of_status(int(status[1]), settings, variables)
         name = f"the credential {self._login.name}" if self._login is not None else ""

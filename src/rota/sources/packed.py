@@ -13,6 +13,7 @@ _MODULES = (
     "domain/__init__",
     "domain/addresses",
     "domain/errors",
+    "domain/files",
     "domain/git",
     "domain/spec",
     "sources/__init__",

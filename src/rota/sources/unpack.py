@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import IO, BinaryIO
 
+from rota.domain.files import ARCHIVES
 from rota.sources.wish import Bounds, FileWish, SourceRefused, quoted, sized
 
-ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".zip")
 _MOST_RATIO = 200  # of what comes out to what went in; text hardly gets beyond 20
 _ALWAYS_ALLOWED = 64 * 1024**2  # bytes, whatever the ratio
 _LONGEST_PART, _LONGEST_PATH, _DEEPEST = 255, 4096, 100
@@ -135,6 +135,7 @@ class Writer:
     _kinds: dict[tuple[str, ...], str] = field(default_factory=dict)  # file, folder, link
     _names: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)  # folded → real
     _links: dict[tuple[str, ...], str] = field(default_factory=dict)
+    _implied: int = 0  # folders that are on the way to entries, and none themselves
 
     def folder(self, name: str) -> None:
         self._count()
@@ -207,7 +208,10 @@ class Writer:
 
     def _count(self) -> None:
         self.count += 1
-        if self.count > self.bounds.files:
+        self._refuse_many()
+
+    def _refuse_many(self) -> None:
+        if self.count + self._implied > self.bounds.files:
             raise SourceRefused(
                 f"the archive has more than {self.bounds.files:,} entries, the most that the"
                 " worker's setting source_files allows"
@@ -257,14 +261,17 @@ class Writer:
         if not parts:
             raise SourceRefused("the archive has the folder itself as a file")
         for depth in range(1, len(parts)):
-            self._note(parts[:depth], "folder")
+            self._note(parts[:depth], "folder", is_implied=True)
         self._note(parts, kind)
 
-    def _note(self, parts: tuple[str, ...], kind: str) -> None:
+    def _note(self, parts: tuple[str, ...], kind: str, *, is_implied: bool = False) -> None:
         present = self._kinds.get(parts)
         if present is None:
             self._note_name(parts)
             self._kinds[parts] = kind
+            if is_implied:  # an entry of its own was counted by then
+                self._implied += 1
+                self._refuse_many()
             if kind == "folder":
                 with self._parent(parts) as above:
                     os.mkdir(parts[-1], _FOLDER, dir_fd=above)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.domain.addresses import Network
+from rota.domain.git import COMMIT
 
 SOURCE, INPUT = "source", "input"  # causes of a failure
 MOST_REPORTED = 64 * 1024  # bytes
@@ -110,14 +111,21 @@ class Told:
 
     @classmethod
     def read(cls, descriptor: int) -> Told | None:
-        """Return what was told; None: nothing that makes sense."""
+        """Return what was told; None: nothing that makes sense.
+
+        Hostile data was read by who tells it, and may tell it anything by now.
+        """
         data = os.pread(descriptor, MOST_REPORTED, 0)
         try:
             fields = json.loads(data)
-            told = cls(**{name: str(fields[name]) for name in ("error", "cause", "commit")})
-        except (ValueError, TypeError, KeyError):
+            told = cls(**{name: printable(str(fields[name])) for name in _TOLD})
+        except (ValueError, TypeError, KeyError, RecursionError):
             return None
-        return told
+        is_plain = told.cause in ("", SOURCE, INPUT)
+        return told if is_plain and (not told.commit or COMMIT.fullmatch(told.commit)) else None
+
+
+_TOLD = ("error", "cause", "commit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +159,11 @@ def sized(count: int) -> str:
 
 def quoted(name: str) -> str:
     """Format a name that others chose, for a message of one line."""
-    text = name.encode("utf-8", "backslashreplace").decode()
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return f'"{shown[:120]}{"…" if len(shown) > 120 else ""}"'
+    return f'"{printable(name, 120)}"'
+
+
+def printable(text: str, most: int = 2_000) -> str:
+    """Return text that others chose as a line that can be printed and kept."""
+    whole = text[: most + 1].encode("utf-8", "backslashreplace").decode()
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in whole)
+    return f"{shown[:most]}{'…' if len(shown) > most else ''}"

@@ -11,6 +11,7 @@ from rota.domain.carts.intake import NewItem
 from rota.domain.errors import Conflict, NotFound, StaleTransition
 from rota.domain.gates import cart_key
 from rota.domain.ids import CartId, RunId, shard_of
+from rota.domain.shape import WORKER
 from rota.domain.states import WAITING_STATES, Cause, RunState
 from rota.ports.carts import (
     ApproveCart,
@@ -273,6 +274,8 @@ def add_items(tx: Tx, cart: CartId, first: int, items: Sequence[NewItem]) -> Scr
                 item.job_id,
                 item.job_version,
                 None if item.inputs is None else to_json(item.inputs),
+                None if item.needs is None else to_json(item.needs),
+                None if item.needs is None else item.needs.get(WORKER),
             )
             for place, item in enumerate(items)
         ],

@@ -6,9 +6,9 @@ VALUES (:id, :project, :name, :shard, :document, :rules, 'LOADING', :items, :cre
 -- name: insert_item
 -- An item that has not started.
 -- many: cart text, number integer, key text, wave integer, job_id text, job_version integer,
--- many: inputs text
-INSERT INTO cart_item (cart, number, key, wave, job_id, job_version, inputs, state)
-VALUES (:cart, :number, :key, :wave, :job_id, :job_version, :inputs, 'PENDING');
+-- many: inputs text, needs text, worker text
+INSERT INTO cart_item (cart, number, key, wave, job_id, job_version, inputs, needs, worker, state)
+VALUES (:cart, :number, :key, :wave, :job_id, :job_version, :inputs, :needs, :worker, 'PENDING');
 
 -- name: known_items
 -- Items of a cart with these keys.

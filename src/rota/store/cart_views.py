@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from rota.domain.carts.facts import ItemState
 from rota.domain.errors import Conflict, StaleTransition
-from rota.domain.ids import CartId, JobId, instant, micros, shard_of
+from rota.domain.ids import CartId, JobId, RunId, instant, micros, shard_of
 from rota.domain.states import RunState
 from rota.ports.carts import (
     Cart,
@@ -23,6 +23,7 @@ from rota.ports.carts import (
     NewTemplate,
     Overview,
     Selection,
+    StrandedItem,
     Template,
     TemplateChanges,
     Wave,
@@ -37,6 +38,7 @@ from rota.store.rows import (
     optional_instant,
     optional_micros,
     project_filter,
+    reasons_from,
     to_json,
 )
 from rota.store.script import Many, Query, Row, Script, query
@@ -44,6 +46,7 @@ from rota.store.sessions import served_pools
 from rota.store.tx import Tx
 
 _LATER_THAN_ALL = 2**62
+_STRANDED_SHOWN = 10
 
 
 def carts(wanted: CartQuery, /) -> Script[list[Cart]]:
@@ -139,7 +142,21 @@ def overview(cart: Cart, waves: int) -> Script[Overview]:
         left=[row["count"] for row in left],
         next_wave=left[0]["wave"] if left else None,
         open_runs={RunState(row["seen"]): row["count"] for row in runs},
+        stranded=(yield from _stranded(cart)) if cart.open else (),
     )
+
+
+def _stranded(cart: Cart) -> Script[list[StrandedItem]]:
+    rows = yield query("stranded_items", cart=cart.id, limit=_STRANDED_SHOWN)
+    return [
+        StrandedItem(
+            row["key"],
+            RunId(row["id"]),
+            reasons_from(row["reasons"])[0].message,
+            optional_instant(row["drop_at"]),
+        )
+        for row in rows
+    ]
 
 
 def failure_groups(cart: CartId, limit: int) -> Script[list[FailureGroup]]:

@@ -153,3 +153,10 @@ SELECT min(next_at) AS next_at FROM cart_template WHERE next_at IS NOT NULL;
 -- A due time of a template is answered.
 UPDATE cart_template SET next_at = :next_at
 WHERE project = :project AND name = :name AND version = :version AND next_at = :due_at;
+
+-- name: stranded_items
+-- The first items of a cart that wait for a worker which is not there.
+SELECT cart_item.key, run.id, run.reasons, run.drop_at FROM cart_item JOIN run ON run.id = cart_item.run
+WHERE cart_item.cart = :cart AND cart_item.state = 'OPEN' AND run.state = 'BLOCKED'
+    AND run.blocked_on > 'worker:' AND run.blocked_on < 'worker;'
+ORDER BY cart_item.number LIMIT :limit;

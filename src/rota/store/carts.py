@@ -177,6 +177,7 @@ def _draft(now: int, locked: LockedCart, item: Row, run: RunId) -> Draft:
         retry_of=item["run"],
         cart=locked.id,
         item=item["key"],
+        needs=item["needs"],
     )
 
 
@@ -471,7 +472,7 @@ def _count_ended(tx: Tx, locked: LockedCart) -> Script[None]:
     locked.in_flight = +locked.in_flight
     yield Many("set_item_state", [_end_of(locked.id, row) for row in ended])
     for row in ended:
-        state = item_state_of(RunState(row["state"]))
+        state = item_state_of(RunState(row["state"]), row["cause"])
         locked.count(state)
         locked.wave_failed += state in FAILED_ITEM_STATES  # what is open is of the current wave
     locked.open -= len(ended)
@@ -491,7 +492,7 @@ def _tell_end_of_wave(tx: Tx, locked: LockedCart) -> Script[None]:
 
 
 def _end_of(cart: CartId, row: Row) -> tuple[object, ...]:
-    state = item_state_of(RunState(row["state"]))
+    state = item_state_of(RunState(row["state"]), row["cause"])
     is_failure = state in FAILED_ITEM_STATES
     cause = cause_of(row["message"] or row["cause"]) if is_failure else ""
     return state, cause, cart, row["number"]

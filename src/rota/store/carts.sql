@@ -51,7 +51,7 @@ SELECT count(*) AS count FROM (SELECT number FROM cart_item
 
 -- name: pending_items
 -- Items of a wave that are to start, by age.
-SELECT number, key, job_id, job_version, inputs, run FROM cart_item
+SELECT number, key, job_id, job_version, inputs, run, needs FROM cart_item
 WHERE cart = :cart AND number IN (SELECT number FROM cart_item
     WHERE cart = :cart AND state = 'PENDING' AND wave = :wave ORDER BY number LIMIT :limit)
 ORDER BY number;
@@ -93,13 +93,13 @@ WHERE cart = :cart AND state = 'QUEUED'
 RETURNING id, project, chain, job_id;
 
 -- name: move_waiters_of_cart
--- The same of what waited at another gate, but for what a person holds.
-UPDATE run SET blocked_on = :key, reasons = :reasons WHERE cart = :cart AND state = 'BLOCKED'
+-- The same of what waited at another gate, but for what a person holds. A wait for a worker begins anew after it.
+UPDATE run SET blocked_on = :key, reasons = :reasons, drop_at = NULL WHERE cart = :cart AND state = 'BLOCKED'
     AND blocked_on NOT LIKE 'hold:%';
 
 -- name: jobs_that_exist
 -- Those of these jobs that are not gone.
-SELECT id FROM job WHERE id = ANY(:ids) AND deleted_at IS NULL;
+SELECT id FROM job WHERE id = ANY(:ids) AND coalesce(deleted_at, 0) = 0;
 
 -- name: job_of_name
 -- A job by its name.

@@ -11,7 +11,7 @@ from rota.domain.errors import StaleStream
 from rota.domain.ids import SessionId
 from rota.domain.order import cost_of_all, entitled
 from rota.domain.resources import HTTP_SLOTS, UNIT, Vector
-from rota.domain.shape import demand_of, unmet
+from rota.domain.shape import WORKER, demand_of, unmet
 from rota.ports.records import Claimed, Room
 from rota.ports.work import WorkBatch
 from rota.store.gates import lock_free_gates
@@ -22,7 +22,7 @@ from rota.store.releases import release_jobs
 from rota.store.rows import by_kind, from_json, offered_from
 from rota.store.script import Row, Rows, Script, query
 from rota.store.tx import Tx
-from rota.store.waits import drop_late, too_late
+from rota.store.waits import drop_late, late_in_queue
 
 _ROUNDS = 3  # looks at the queue in one claim
 _seq, _expected = itemgetter("seq"), itemgetter("expected")
@@ -78,7 +78,7 @@ def fill(tx: Tx, session: Row, room: Room) -> Script[WorkBatch]:
 
 def _take_in_time(tx: Tx, session: Row, wish: Wish) -> Script[WorkBatch]:
     """Runs for a session that is present, without those that are too late by now."""
-    late = yield from too_late(tx.now)
+    late = yield from late_in_queue(tx.now)
     locked = yield from lock_free_gates({row["job_id"] for row in late})
     late = [row for row in late if row["job_id"] in locked]
     return (yield from take(tx, session, wish, late))
@@ -159,8 +159,9 @@ def _queue(tx: Tx, session: Row, wish: Wish) -> Script[Queue | None]:
 
 def _fitting_shapes(session: Row, capacity: Vector) -> Script[list[str]]:
     """The demands that the worker could ever meet."""
-    labels, functions = from_json(session["labels"]), set(from_json(session["functions"]))
-    rows = yield query("shapes")
+    labels = {**from_json(session["labels"]), WORKER: session["worker"]}
+    functions = set(from_json(session["functions"]))
+    rows = yield query("shapes", worker=session["worker"])
     offers = offered_from(session["offers"])
     return [row["id"] for row in rows if not unmet(row["id"], labels, functions, capacity, offers)]
 

@@ -23,5 +23,6 @@ SELECT (SELECT served FROM pool WHERE name = :pool) AS served,
     (SELECT totals FROM pool WHERE name = :pool) AS totals;
 
 -- name: shapes
--- All distinct demands on workers.
-SELECT id FROM shape;
+-- The distinct demands that a worker may meet: none of them is for another one alone.
+SELECT id FROM shape WHERE worker IS NULL UNION ALL SELECT id FROM shape WHERE worker = :worker;
+

@@ -75,7 +75,8 @@ DELETE FROM upstream_end WHERE run_id = ANY(:ids);
 SELECT dependency.upstream, job.id, job.version, job.enabled, job_version.rules
 FROM dependency JOIN job ON job.id = dependency.job_id
 JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
-WHERE dependency.project = :project AND dependency.upstream = ANY(:names) AND job.deleted_at IS NULL
+WHERE dependency.project = :project AND dependency.upstream = ANY(:names)
+    AND coalesce(job.deleted_at, 0) = 0
 ORDER BY job.id;
 
 -- name: waiters_of_keys

@@ -28,13 +28,14 @@ from rota.store.chains import pool_of
 from rota.store.claims import Wish, present, take
 from rota.store.gates import lock_free_gates, lock_gates_of
 from rota.store.keys import charge_output
+from rota.store.memory import shape_rows
 from rota.store.notes import steps_of_lost
 from rota.store.releases import release_jobs
 from rota.store.rows import by_kind, from_json, optional_instant, optional_micros, to_json
 from rota.store.runs import settle_output
 from rota.store.script import Columns, LookAgain, Many, Row, Rows, Script, lock, query
 from rota.store.tx import Tx, lock_carts, runs_ended
-from rota.store.waits import leave_ends, too_late
+from rota.store.waits import late_in_queue, leave_ends
 
 _RESULTS = frozenset(AttemptResult)
 _MEMORY = 0.2  # weight of the newest duration in a job's moving average
@@ -59,7 +60,7 @@ def finish(tx: Tx, session: str, report: Report, wish: Wish) -> Script[Finished]
     """End attempts a worker reports. What it reports more than once counts once."""
     # Its room is filled last, but sessions come first in the order of locks.
     worker = yield from _waiting_worker(tx, session, wish)
-    overdue = (yield from too_late(tx.now)) if worker else ()
+    overdue = (yield from late_in_queue(tx.now)) if worker else ()
     ends, outcomes = _each_once(report)
     runs = {*ends.runs, *(outcome.run for outcome in outcomes)}
     dropped = {row["job_id"] for row in overdue}
@@ -580,14 +581,14 @@ def set_apart(runs: Iterable[Row]) -> Script[None]:
     if not seqs:
         return
     # Locked, if it is there: `forget_lone_shapes` must not drop it before these runs have it.
-    yield Many("keep_shape", [(shape,) for shape in sorted(seqs)])
+    yield Many("keep_shape", shape_rows(seqs))
     for shape in sorted(seqs):
         yield query("set_shape", shape=shape, seqs=seqs[shape])
 
 
 def forget_lone_shapes() -> Script[None]:
     """Forget shapes of runs that went alone, so that claims need not place runs one by one."""
-    shapes = [row["id"] for row in (yield query("shapes"))]
+    shapes = [row["id"] for row in (yield query("all_shapes"))]
     lone = sorted(shape for shape in shapes if demand_of(shape).is_alone)
     if lone:
         yield lock("shapes", ids=lone)

@@ -1,6 +1,10 @@
 -- name: keep_shape
 -- A demand on workers that nobody forgets meanwhile.
-INSERT INTO shape (id) VALUES (:id) ON CONFLICT (id) DO UPDATE SET id = excluded.id;
+INSERT INTO shape (id, worker) VALUES (:id, :worker) ON CONFLICT (id) DO UPDATE SET id = excluded.id;
+
+-- name: all_shapes
+-- All distinct demands on workers.
+SELECT id FROM shape;
 
 -- name: forget_shapes
 -- Those of these demands that no run makes any more. Only runs that lost workers do.

@@ -63,11 +63,15 @@ DELETE FROM file WHERE id = ANY(:ids) RETURNING project, size;
 
 -- name: documents_with_files
 -- What may name files in a project: jobs, the versions that live runs have, templates of carts.
-SELECT current_job.document FROM current_job
-WHERE current_job.project = :project AND current_job.document LIKE :like
-UNION SELECT job_version.document FROM active_run JOIN job_version
-    ON job_version.job_id = active_run.job_id AND job_version.version = active_run.job_version
-WHERE coalesce(active_run.project, '') = :project AND job_version.document LIKE :like
+-- Versions are looked up one at a time: joins would be planned as walks through all there ever were.
+SELECT document FROM (
+    SELECT (SELECT job_version.document FROM job_version WHERE job_version.job_id = named.job_id
+        AND job_version.version = named.version AND job_version.document LIKE :like) AS document
+    FROM (SELECT job.id AS job_id, job.version FROM job
+        WHERE job.project = :project AND job.deleted_at IS NULL
+        UNION SELECT active_run.job_id, active_run.job_version FROM active_run
+        WHERE coalesce(active_run.project, '') = :project) AS named) AS documented
+WHERE document IS NOT NULL
 UNION SELECT cart_template.document FROM cart_template
 WHERE cart_template.project = :project AND cart_template.document LIKE :like;
 

@@ -82,7 +82,7 @@ def lock_gates_to_submit(jobs: Collection[str]) -> Script[None]:
 
 
 def _limited(jobs: Collection[str]) -> Script[set[str]]:
-    rows = yield query("job_gates", ids=jobs)
+    rows = yield query("current_rules", ids=jobs)
     return {row["id"] for row in rows if rules_from(row["rules"]).max_concurrency is not None}
 
 

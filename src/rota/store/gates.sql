@@ -14,6 +14,12 @@ SELECT job.id, job.name, job.paused, job.paused_until, job.deleted_at, job.expec
 FROM job JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
 WHERE job.id = ANY(:ids);
 
+-- name: current_rules
+-- The rules of jobs alone.
+SELECT job.id, job_version.rules
+FROM job JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
+WHERE job.id = ANY(:ids);
+
 -- name: active_runs
 -- What is due, not final, and counts at the gates of these jobs.
 SELECT id, seq, job_id, state, trigger, attempt, backfill, caught_up, cart,

@@ -54,7 +54,7 @@ from rota.domain.keys import (
 )
 from rota.domain.spec import PRIORITIES
 from rota.store.rows import from_json, reasons_to, to_json
-from rota.store.script import Many, Row, Rows, Script, query
+from rota.store.script import Columns, Many, Row, Rows, Script, query
 from rota.store.tx import Tx
 
 _DECODERS: Mapping[KeyKind, msgspec.json.Decoder[Declaration]] = {
@@ -233,16 +233,14 @@ def wait_for_keys(short: Mapping[int, Sequence[Shortage]]) -> Script[Rows]:
 
     Returns their ids, projects and chains.
     """
-    values = [
-        {
-            "seq": seq,
-            "key": each[0].key,
-            "reasons": reasons_to(reasons_of(each)),
-            "eligible_at": each[0].eligible_at,
-        }
-        for seq, each in short.items()
-    ]
-    return (yield query("block_on_keys", runs=to_json(values))) if values else ()
+    first = [each[0] for each in short.values()]
+    columns: dict[str, Sequence[object]] = {
+        "seq": list(short),
+        "key": [shortage.key for shortage in first],
+        "reasons": [reasons_to(reasons_of(each)) for each in short.values()],
+        "eligible_at": [shortage.eligible_at for shortage in first],
+    }
+    return (yield Columns("block_on_keys", columns, {})) if short else ()
 
 
 def take_keys(tx: Tx, rows: Rows) -> Script[set[int]]:

@@ -79,10 +79,11 @@ DELETE FROM run_key WHERE key = ANY(:keys) AND seq = ANY(:seqs);
 
 -- name: block_on_keys
 -- These runs wait for keys that are short.
+-- rows: seq, key, reasons, eligible_at
 UPDATE run SET state = 'BLOCKED', blocked_on = short.key, reasons = short.reasons,
     eligible_at = short.eligible_at, gate_job = CASE WHEN trigger = 'schedule' THEN job_id END
-FROM (SELECT value ->> 'seq' AS seq, value ->> 'key' AS key, value ->> 'reasons' AS reasons,
-        value ->> 'eligible_at' AS eligible_at FROM json_each(:runs)) AS short
+FROM (SELECT value ->> 0 AS seq, value ->> 1 AS key, value ->> 2 AS reasons,
+        value ->> 3 AS eligible_at FROM json_each(:rows)) AS short
 WHERE run.seq = short.seq AND run.state IN ('SCHEDULED', 'BLOCKED', 'QUEUED')
 RETURNING run.id, run.project, run.chain;
 

@@ -17,12 +17,20 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TypeAlias, TypeVar
 
-from rota.domain.gates import Admission, without_worker
+from rota.domain.gates import Admission
 from rota.domain.job import RunRules
 from rota.domain.keys import takes_keys
 from rota.domain.resources import Vector, capacity_of, plus, total
-from rota.domain.shape import demand_of, shape_of, unmet
-from rota.store.rows import from_json, offered_from, rules_from, to_json
+from rota.domain.shape import (
+    all_labels,
+    demand_of,
+    shape_of,
+    unmet,
+    without_its_worker,
+    without_worker,
+    worker_of,
+)
+from rota.store.rows import from_json, offered_from, optional_instant, rules_from, to_json
 from rota.store.script import Row, Rows, Script, query
 
 PoolShape: TypeAlias = tuple[str, str]  # a pool, and a shape that runs have in it
@@ -62,6 +70,11 @@ def used_by(sessions: Rows) -> Script[dict[str, Vector]]:
     return used
 
 
+def shape_rows(shapes: Iterable[str]) -> list[tuple[str, str | None]]:
+    """Rows for statements that keep shapes: each with the only worker that it is for."""
+    return [(shape, worker_of(shape) or None) for shape in sorted(shapes)]
+
+
 def times(count: int, vector: Vector) -> Vector:
     return {name: amount * count for name, amount in vector.items()}
 
@@ -92,14 +105,17 @@ class Crews:
         """
         answers: dict[PoolShape, Admission] = {}
         for pool, shapes in sorted(self._unknown(now, demands).items()):
-            rows = yield query("crew", pool=pool, since=now - _GRACE)
-            crew = [_worker(row) for row in rows]
-            for shape in shapes if crew else ():
-                lack = _least_lack(shape, crew)
-                if lack:
-                    answers[pool, shape] = without_worker(pool, shape, lack)
-                else:
-                    self._met[pool, shape] = now + _TRUST
+            named = {shape: worker for shape in shapes if (worker := worker_of(shape))}
+            if named:
+                answers |= yield from _without_its_worker(pool, named)
+            if len(named) < len(shapes):
+                rows = yield query("crew", pool=pool, since=now - _GRACE)
+                crew = [_worker(row) for row in rows]
+                for shape in shapes - named.keys() if crew else ():
+                    if lack := _least_lack(shape, crew):
+                        answers[pool, shape] = without_worker(pool, shape, lack)
+                    else:
+                        self._met[pool, shape] = now + _TRUST
         return answers
 
     def _unknown(self, now: int, demands: Iterable[PoolShape]) -> dict[str, set[str]]:
@@ -111,6 +127,34 @@ class Crews:
             if shape and self._met.get((pool, shape), 0) <= now:
                 shapes[pool].add(shape)
         return shapes
+
+
+def _without_its_worker(pool: str, named: Mapping[str, str]) -> Script[dict[PoolShape, Admission]]:
+    """Which of these the one worker that each is for cannot meet: it is gone, or lacks a thing.
+
+    At once, in an empty pool too, and remembered by nobody: they are few, and people ask why each
+    of them waits.
+    """
+    rows = yield query("named_crew", pool=pool, workers=set(named.values()))
+    there: dict[str, list[_Worker]] = defaultdict(list)
+    gone_at: dict[str, int] = {}
+    for row in rows:
+        if row["alive"]:
+            found = _worker(row)
+            labels = all_labels(row["worker"], found.labels)
+            there[row["worker"]].append(replace(found, labels=labels))
+        else:
+            heard_at = row["expires_at"] - row["lease"]
+            gone_at[row["worker"]] = max(gone_at.get(row["worker"], 0), heard_at)
+    answers: dict[PoolShape, Admission] = {}
+    for shape, worker in named.items():
+        if worker in there:
+            if lack := _least_lack(shape, there[worker]):
+                answers[pool, shape] = without_worker(pool, shape, lack)
+        else:
+            since = optional_instant(gone_at.get(worker))
+            answers[pool, shape] = without_its_worker(pool, shape, since)
+    return answers
 
 
 def _least_lack(shape: str, crew: Sequence[_Worker]) -> list[str]:

@@ -44,3 +44,8 @@ WHERE session = ANY(:sessions) AND state IN ('CLAIMED', 'PROCESSING') GROUP BY s
 SELECT labels, functions, slots, resources, offers FROM session WHERE pool = :pool AND alive = 1
 UNION SELECT labels, functions, slots, resources, offers FROM session
 WHERE pool = :pool AND alive = 0 AND expires_at > :since AND expires_at - lease > :since;
+
+-- name: named_crew
+-- These workers, as a pool has or had them: presences that are over, too.
+SELECT worker, alive, expires_at, lease, labels, functions, slots, resources, offers FROM session
+WHERE worker = ANY(:workers) AND pool = :pool;

@@ -26,7 +26,15 @@ from rota.domain.resources import (
     minus,
     tighter_fit,
 )
-from rota.domain.shape import Occupied, Placement, Reservation, Verdict, demand_of, unmet
+from rota.domain.shape import (
+    Occupied,
+    Placement,
+    Reservation,
+    Verdict,
+    all_labels,
+    demand_of,
+    unmet,
+)
 from rota.store.memory import Look, capacity_in, times
 from rota.store.rows import by_kind, from_json, offered_from, to_json
 from rota.store.script import Query, Row, Rows, Script, query
@@ -403,7 +411,8 @@ class _Neighbour:
     room: Vector
 
     def could_take(self, shape: str) -> bool:
-        labels, functions = from_json(self.worker["labels"]), from_json(self.worker["functions"])
+        labels = all_labels(self.worker["worker"], from_json(self.worker["labels"]))
+        functions = from_json(self.worker["functions"])
         offers = offered_from(self.worker["offers"])
         return not unmet(shape, labels, functions, capacity_in(self.worker), offers)
 

@@ -55,12 +55,12 @@ WHERE session = :session AND state IN ('CLAIMED', 'PROCESSING');
 
 -- name: neighbours
 -- Other workers of a pool that may get work, each as often as it holds different demands.
-SELECT near.id, near.slots, near.resources, near.labels, near.functions, near.offers,
+SELECT near.id, near.worker, near.slots, near.resources, near.labels, near.functions, near.offers,
     run.shape, count(run.seq) AS attempts
-FROM (SELECT id, slots, resources, labels, functions, offers FROM session
+FROM (SELECT id, worker, slots, resources, labels, functions, offers FROM session
     WHERE pool = :pool AND alive = 1 AND stopping = 0 AND expires_at > :now AND id <> :session
         AND NOT EXISTS (SELECT 1 FROM drained_worker WHERE drained_worker.name = session.worker)
     LIMIT :limit) AS near
 LEFT JOIN run ON run.session = near.id AND run.state IN ('CLAIMED', 'PROCESSING')
-GROUP BY near.id, near.slots, near.resources, near.labels, near.functions, near.offers,
+GROUP BY near.id, near.worker, near.slots, near.resources, near.labels, near.functions, near.offers,
     run.shape;

@@ -26,6 +26,7 @@ from rota.domain.gates import (
 )
 from rota.domain.ids import BackfillId, JobId, RunId
 from rota.domain.run import Reason, Trigger
+from rota.domain.shape import worker_of
 from rota.domain.states import Cause, RunState
 from rota.store.gates import (
     Gatekeeper,
@@ -49,8 +50,11 @@ from rota.store.waits import (
     end_of_wait,
     end_waiting,
     enqueue,
+    is_for_worker,
     judge_lateness,
     let_all_go,
+    let_waiters_go,
+    strand,
     too_late,
 )
 
@@ -68,15 +72,22 @@ def release_eligible(tx: Tx, limit: int, locking: LockGates) -> Script[int]:
 
 
 def any_unfit() -> Script[bool]:
-    """Whether runs wait for a worker that could ever take them."""
-    return bool((yield query("unfit_keys")))
+    """Whether runs wait for a worker that could ever take them, or have to, as theirs has gone."""
+    if (yield query("unfit_keys")):
+        return True
+    return bool((yield query("any_stranded")))
 
 
 def release_fitting(tx: Tx, limit: int, locking: LockGates) -> Script[int]:
-    """Runs for which a worker has come pass the gates; at most `limit` of each demand."""
+    """Runs for which a worker has come pass the gates; at most `limit` of each demand.
+
+    Items whose own worker has gone begin to wait for it.
+    """
+    stranded = yield from strand(tx, limit)
     keys = {(row["pool"], row["shape"]): row["key"] for row in (yield query("unfit_keys"))}
     unfit = yield from Crews().unfit(tx.now, keys)  # as it is, whatever anybody remembers
-    met = [keys[demand] for demand in sorted(keys.keys() - unfit.keys())]
+    fits = sorted(keys.keys() - unfit.keys())
+    met = [keys[demand] for demand in fits if not worker_of(demand[1])]
     concerned: list[Row] = []
     for key in met:
         concerned += yield query("jobs_of_waiters", key=key, limit=limit)
@@ -84,7 +95,11 @@ def release_fitting(tx: Tx, limit: int, locking: LockGates) -> Script[int]:
     found: list[Row] = []
     for key in met:
         found += yield query("waiters_to_release", key=key, limit=limit)
-    return (yield from _release_locked(tx, found, locked))
+    released = yield from _release_locked(tx, found, locked)
+    for demand in fits:
+        if worker_of(demand[1]):  # how long it may wait there ends with the wait
+            released += yield from let_waiters_go(tx, keys[demand], limit)
+    return stranded + released
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,12 +347,12 @@ def sweep(tx: Tx, limit: int, after: str) -> Script[tuple[int, str]]:
     jobs |= {row["job_id"] for row in (*overdue, *late)}
     runs = [RunId(row["id"]) for row in overdue]
     # All that is needed is collected first: carts and gates are locked once, in this order.
-    carts = yield from lock_carts(runs)
+    carts = yield from lock_carts([*runs, *(row["id"] for row in late if is_for_worker(row))])
     yield from lock_gates(jobs)
     if runs:
         yield from end_waiting(tx, runs, EndOfWait(RunState.TIMED_OUT, Cause.DEADLINE))
-        yield from runs_ended(tx, carts, jobs)
     dropped = yield from drop_late(tx, late)
+    yield from runs_ended(tx, carts, jobs)
     judged = yield from judge_lateness(tx)
     released = yield from _reopen(tx, [key for key in keys if is_closing(key)], limit)
     released += yield from release_jobs(tx, jobs)

@@ -114,3 +114,11 @@ SELECT id, seq, project, job_id, state, trigger, attempt, backfill, caught_up, c
     created_at, keys, shape, previous_due, release_at
 FROM run WHERE state = 'BLOCKED' AND blocked_on >= :key AND blocked_on <= :key
 ORDER BY blocked_on, seq LIMIT :limit;
+
+-- name: any_stranded
+-- Whether an item is queued for a worker that is not there. What is open of fleets has an index of its own.
+SELECT cart_item.run FROM cart_item JOIN run ON run.id = cart_item.run
+WHERE coalesce(cart_item.state, '') = 'OPEN' AND cart_item.worker > '' AND run.state = 'QUEUED'
+    AND NOT EXISTS (SELECT 1 FROM session
+        WHERE session.worker = cart_item.worker AND session.alive = 1 AND session.pool = run.pool)
+LIMIT 1;

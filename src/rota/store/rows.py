@@ -104,6 +104,10 @@ def reasons_to(reasons: tuple[Reason, ...]) -> str | None:
     return to_json(reasons) if reasons else None
 
 
+def reasons_from(text: str | None) -> tuple[Reason, ...]:
+    return _reasons_decoder.decode(text) if text else ()
+
+
 def like_pattern(text: str | None) -> str | None:
     """A name with `*` wildcards as a LIKE pattern with `\\` as its escape."""
     if text is None:
@@ -167,7 +171,7 @@ def run_from(row: Row) -> Run:
         is_alone=demand_of(row["shape"]).is_alone,
         cause=row["cause"],
         message=row["message"],
-        reasons=_reasons_decoder.decode(row["reasons"]) if row["reasons"] else (),
+        reasons=reasons_from(row["reasons"]),
         eligible_at=optional_instant(row["eligible_at"]),
         queued_at=optional_instant(row["queued_at"]),
         claimed_at=optional_instant(row["claimed_at"]),
@@ -264,6 +268,7 @@ def item_from(row: Row, served: Collection[str]) -> Item:
         runs=row["runs"],
         cause=row["cause"],
         message=row["message"] or "",
+        needs=from_json(row["needs"]) or {},
     )
 
 

@@ -114,7 +114,8 @@ def keep_handles(tx: Tx, session: str, items: Sequence[RemoteHandle]) -> Script[
         if row["session"] == session and row["state"] in LEASED_STATES and not row["barred"]
     }
     latest = {item.fence: item.handle for item in items if item.fence in own}
-    values = [(handle or None, fence.run) for fence, handle in sorted(latest.items())]
+    by_run = sorted(latest.items(), key=lambda kept: kept[0].run)  # the order of locks
+    values = [(handle or None, fence.run) for fence, handle in by_run]
     if values:
         yield Many("set_handle", values)
     return tuple(dict.fromkeys(item.fence for item in items if item.fence not in own))

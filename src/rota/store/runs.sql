@@ -348,13 +348,14 @@ UNION ALL SELECT output FROM run WHERE id = :run AND attempt = :attempt;
 
 -- name: settle_run_output
 -- The output of ended attempts has arrived up to its last line. What was cut on the way is told.
-UPDATE run SET output_state = 'stored', output_bytes = arrived.bytes, output_lines = arrived.lines,
-    truncated = CASE WHEN arrived.lines < run.output_lines THEN 1 ELSE run.truncated END
-FROM (SELECT run_id, attempt, sum(bytes) AS bytes, sum(lines) AS lines,
-        max(first_line + lines) AS reached
-    FROM output_chunk WHERE run_id = ANY(:ids) GROUP BY run_id, attempt) AS arrived
-WHERE run.id = arrived.run_id AND run.attempt = arrived.attempt
-    AND coalesce(run.output_state, '') = 'pending' AND arrived.reached >= run.output_lines;
+UPDATE run SET output_state = 'stored',
+    output_bytes = (SELECT sum(bytes) FROM output_chunk WHERE run_id = run.id AND attempt = run.attempt),
+    output_lines = (SELECT sum(lines) FROM output_chunk WHERE run_id = run.id AND attempt = run.attempt),
+    truncated = CASE WHEN run.output_lines > (SELECT sum(lines) FROM output_chunk
+        WHERE run_id = run.id AND attempt = run.attempt) THEN 1 ELSE run.truncated END
+WHERE id = ANY(:ids) AND coalesce(output_state, '') = 'pending'
+    AND output_lines <= (SELECT max(first_line + lines) FROM output_chunk
+        WHERE run_id = run.id AND attempt = run.attempt);
 
 -- name: settle_attempt_output
 -- The same for attempts that were followed by another.

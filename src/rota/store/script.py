@@ -83,6 +83,9 @@ these lines and the statement, or, where that is not enough, a statement of the 
 
 Written around a column, `coalesce` keeps it out of the access path: an index on what is few (ids,
 what is not final) leads, never one that grows with history. A batch compares states of runs so.
+
+PostgreSQL keeps the plans of what runs pass for a minute (`PINNED` in its driver), even one that
+was made when the store was empty: keys must lead there whatever the tables hold (`test_plans.py`).
 """
 
 from __future__ import annotations

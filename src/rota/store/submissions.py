@@ -17,18 +17,19 @@ from rota.domain.key_gates import rank_of, reasons_of
 from rota.domain.keys import Asker, Demands, Shortage
 from rota.domain.order import DEFAULT_EXPECTED_SECONDS, LEAST_CHARGED_SECONDS, share_key
 from rota.domain.run import Trigger
+from rota.domain.shape import shape_of
 from rota.domain.states import RunState, is_final
 from rota.ports.records import Idempotency, NewRun, Submitted, SubmittedRun
 from rota.store.chains import ChainKey, known_chain
 from rota.store.gates import Gatekeeper, lock_gates_to_submit
 from rota.store.keys import Ask, ForAll, admit, declared_for_all, promise, wanted_by
 from rota.store.limits import refuse_beyond_quota
-from rota.store.memory import PoolShape, Ref, VersionRules
+from rota.store.memory import PoolShape, Ref, VersionRules, shape_rows
 from rota.store.releases import apply_side_effects
 from rota.store.rows import from_json, reasons_to, run_from, to_json
 from rota.store.script import Many, Row, Script, query
 from rota.store.tx import Tx
-from rota.store.waits import earliest, end_of_wait
+from rota.store.waits import bound_waits, earliest, end_of_wait, is_stranded
 
 _FOR_LATER = Admission(RunState.SCHEDULED)
 _NOT_HANDED = Admission(RunState.FAILED, cause=INPUT_CAUSE)
@@ -57,6 +58,7 @@ class Draft(NamedTuple):
     item: str | None = None  # its key in the cart
     follows: RunId | None = None  # the run whose completion it answers
     previous_due: int | None = None  # the due time before its own
+    needs: str | None = None  # labels over those of its job
     failure: str = ""  # what it was not handed of the run that it follows: it never starts
 
 
@@ -75,6 +77,7 @@ class _Entry(NamedTuple):
     pattern: _Pattern
     admission: Admission
     demands: Demands | None  # what it takes of shared keys; None: nothing
+    shape: str
     eligible_at: int | None = None  # when the key it waits for can be had; None: nobody knows
 
 
@@ -97,7 +100,14 @@ def insert_drafts(tx: Tx, drafts: Sequence[Draft], *, actor: str = "") -> Script
     keys = [_key(draft, gatekeeper.jobs) for draft in drafts]
     patterns = {key: _pattern(key, versions, gatekeeper.jobs, for_all) for key in set(keys)}
     entries = [
-        _Entry(draft, pattern, _admit(tx.now, draft, gatekeeper), _demands(draft, pattern, for_all))
+        _Entry(
+            draft,
+            pattern,
+            _admit(tx.now, draft, gatekeeper),
+            _demands(draft, pattern, for_all),
+            # Thousands have the shape of their job, and need no call each for that.
+            pattern.version.shape if draft.needs is None else _shape(draft.needs, pattern),
+        )
         for draft, pattern in zip(drafts, map(patterns.__getitem__, keys), strict=True)
     ]
     # Locks the keys of quotas: the gates of these jobs are locked, and no others may be any more.
@@ -105,9 +115,10 @@ def insert_drafts(tx: Tx, drafts: Sequence[Draft], *, actor: str = "") -> Script
         yield from refuse_beyond_quota(_submitted(entries), for_all)
     entries = yield from _ask_for_workers(tx, entries)
     entries = yield from _ask_for_keys(tx, entries)
-    shapes = {pattern.version.shape for pattern in patterns.values()}
-    yield Many("insert_shape", [(shape,) for shape in sorted(shapes)], exactly=False)
+    shapes = {entry.shape for entry in entries}
+    yield Many("insert_shape", shape_rows(shapes), exactly=False)
     yield Many("insert_run", [_row(tx.now, entry, gatekeeper) for entry in entries])
+    yield from bound_waits(tx, _stranded(entries))
     yield from promise([_ask(tx.now, entry) for entry in entries if _may_take_keys(entry)])
     _enter_chains(tx, entries)
     _tell(tx, entries, actor)
@@ -129,7 +140,21 @@ def _ask_for_workers(tx: Tx, entries: Sequence[_Entry]) -> Script[list[_Entry]]:
 
 
 def _pool_shape(entry: _Entry) -> PoolShape:
-    return entry.pattern.chain.pool, entry.pattern.version.shape
+    return entry.pattern.chain.pool, entry.shape
+
+
+def _shape(needs: str, pattern: _Pattern) -> str:
+    """The shape of a run that has needs of its own."""
+    return shape_of(pattern.version.rules, from_json(needs))
+
+
+def _stranded(entries: Sequence[_Entry]) -> list[tuple[str, str]]:
+    """Runs of carts that begin to wait for the one worker that each is for; with their carts."""
+    return [
+        (entry.draft.id, entry.draft.cart)
+        for entry in entries
+        if entry.draft.cart is not None and is_stranded(entry.admission, entry.shape)
+    ]
 
 
 def _enter_chains(tx: Tx, entries: Sequence[_Entry]) -> None:
@@ -214,7 +239,7 @@ def _row(now: int, entry: _Entry, gatekeeper: Gatekeeper) -> tuple[object, ...]:
         chain.priority,
         chain.pool,
         chain.id,
-        version.shape,
+        entry.shape,
         rules.delivery,
         rules.retry.attempts,
         pattern.expected,

@@ -15,7 +15,7 @@ ON CONFLICT (key) DO NOTHING RETURNING key;
 
 -- name: insert_shape
 -- A demand on workers.
-INSERT INTO shape (id) VALUES (:id) ON CONFLICT DO NOTHING;
+INSERT INTO shape (id, worker) VALUES (:id, :worker) ON CONFLICT DO NOTHING;
 
 -- name: insert_run
 -- A run, in the state the gates gave it.

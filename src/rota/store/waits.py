@@ -9,18 +9,20 @@ from datetime import timedelta
 from operator import itemgetter
 
 from rota.domain.following import FOLLOWED_STATES
-from rota.domain.gates import Admission
+from rota.domain.gates import Admission, Gate
 from rota.domain.ids import RunId
 from rota.domain.run import Trigger
+from rota.domain.shape import worker_of
 from rota.domain.states import LEASED_STATES, WAITING_STATES, Cause, RunState
 from rota.store.gates import Kind
 from rota.store.keys import admit, ask_of, promise, wait_for_keys
-from rota.store.memory import PoolShape
-from rota.store.rows import by_kind, reasons_to
+from rota.store.memory import Crews, PoolShape
+from rota.store.rows import by_kind, cart_rules_from, reasons_to
 from rota.store.script import Many, Row, Rows, Script, change, query
 from rota.store.tx import Tx
 
 _BATCH = 500
+_WORKER = f"{Gate.WORKER}:"  # what the keys of runs begin with that no worker could take
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +126,43 @@ def _pool_shape(row: Row) -> PoolShape:
     return row["pool"], row["shape"]
 
 
+def is_stranded(admission: Admission, shape: str) -> bool:
+    """Whether a run that is admitted so waits for the one worker that its shape is for."""
+    waits = admission.blocked_on.startswith(_WORKER)
+    return waits and bool(worker_of(shape))
+
+
+def bound_waits(tx: Tx, stranded: Sequence[tuple[str, str]]) -> Script[None]:
+    """Bound the waits for workers that begin now, of runs with their carts, as these say."""
+    if not stranded:
+        return
+    rows = yield query("rules_of_carts", ids={cart for _, cart in stranded})
+    within = {row["id"]: cart_rules_from(row["rules"]).within for row in rows}
+    bounds = [
+        (tx.now + span // timedelta(microseconds=1), run)
+        for run, cart in stranded
+        if (span := within[cart]) is not None
+    ]
+    if bounds:
+        yield Many("bound_wait", bounds)
+
+
+def strand(tx: Tx, limit: int) -> Script[int]:
+    """Items that are queued for a worker which has gone wait for it; returns how many."""
+    rows = yield query("stranded_runs", limit=limit)
+    unfit = yield from Crews().unfit(tx.now, set(map(_pool_shape, rows)))
+    stranded = [row for row in rows if _pool_shape(row) in unfit]  # others came back meanwhile
+    if stranded:
+        yield from _block(tx, stranded, unfit)
+        tx.effects.chains.leave(row["chain"] for row in stranded)
+    return len(stranded)
+
+
 def _block(tx: Tx, rows: Sequence[Row], unfit: Mapping[PoolShape, Admission]) -> Script[None]:
     yield Many("block_run", [_values(unfit[_pool_shape(row)], row) for row in rows])
+    of_carts = [row for row in rows if row["cart"] is not None]
+    stranded = [row for row in of_carts if is_stranded(unfit[_pool_shape(row)], row["shape"])]
+    yield from bound_waits(tx, [(row["id"], row["cart"]) for row in stranded])
     news = [row for row in rows if row["state"] != RunState.BLOCKED]
     if news:
         tx.record_each("run.blocked", news, actor="scheduler")
@@ -193,6 +230,12 @@ def too_late(now: int) -> Script[Rows]:
     return (yield query("dropped_runs", now=now, limit=_BATCH))
 
 
+def late_in_queue(now: int) -> Script[Rows]:
+    """Those of them that claims would find. What no worker could take is left to the sweep."""
+    late = yield from too_late(now)
+    return [row for row in late if not is_for_worker(row)]
+
+
 def drop_late(tx: Tx, late: Rows) -> Script[set[str]]:
     """Miss what is too late, under the gates of its jobs; returns these."""
     runs: dict[Cause, list[RunId]] = defaultdict(list)
@@ -203,8 +246,15 @@ def drop_late(tx: Tx, late: Rows) -> Script[set[str]]:
     return {row["job_id"] for row in late}
 
 
+def is_for_worker(row: Row) -> bool:
+    """Whether a run waits for a worker that could take it."""
+    return (row["blocked_on"] or "").startswith(_WORKER)
+
+
 def _cause(row: Row) -> Cause:
-    """Why it may not start any more: its objective, or the end of its wait for another job."""
+    """Why it may not start any more: its objective, or the end of a wait that is bounded."""
+    if is_for_worker(row):
+        return Cause.NO_WORKER
     return Cause.TOO_LATE if row["drop_at"] == row["late_at"] else Cause.DEPENDENCY
 
 

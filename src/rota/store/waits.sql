@@ -29,7 +29,7 @@ WHERE id = ANY(:ids) AND state IN ('CLAIMED', 'PROCESSING') AND cancel_at IS NUL
 
 -- name: dropped_runs
 -- Waiting runs that may not start any more, so late is it.
-SELECT id, job_id, drop_at, late_at FROM run
+SELECT id, job_id, drop_at, late_at, blocked_on FROM run
 WHERE drop_at IS NOT NULL AND drop_at <= :now AND state IN ('SCHEDULED', 'BLOCKED', 'QUEUED')
 ORDER BY drop_at LIMIT :limit;
 
@@ -66,3 +66,18 @@ WHERE run.id = ANY(:ids) AND EXISTS (SELECT 1 FROM dependency
         WHEN 'failed' THEN run.state IN ('FAILED', 'TIMED_OUT')
         ELSE run.state IN ('COMPLETED', 'FAILED', 'TIMED_OUT', 'CANCELLED') END)
 ON CONFLICT (run_id) DO NOTHING RETURNING run_id;
+
+-- name: rules_of_carts
+-- The rules of carts.
+SELECT id, rules FROM cart WHERE id = ANY(:ids);
+
+-- name: stranded_runs
+-- The runs of such items.
+-- postgres: FOR NO KEY UPDATE OF run SKIP LOCKED
+SELECT run.id, run.seq, run.project, run.job_id, run.state, run.trigger, run.cart, run.chain, run.pool, run.priority,
+    run.created_at, run.keys, run.shape
+FROM cart_item JOIN run ON run.id = cart_item.run
+WHERE coalesce(cart_item.state, '') = 'OPEN' AND cart_item.worker > '' AND run.state = 'QUEUED'
+    AND NOT EXISTS (SELECT 1 FROM session
+        WHERE session.worker = cart_item.worker AND session.alive = 1 AND session.pool = run.pool)
+ORDER BY run.id LIMIT :limit;

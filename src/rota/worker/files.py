@@ -51,7 +51,7 @@ class LinkedFiles:
         self._patience = patience.total_seconds()
         self._keeping = asyncio.Semaphore(_AT_ONCE)
 
-    async def fetch(self, fence: Fence, digest: str, into: int) -> int:
+    async def fetch(self, fence: Fence, digest: str, into: int, most: int) -> int:
         found = hashlib.sha256()
         offset = 0
         size: int | None = None
@@ -59,6 +59,8 @@ class LinkedFiles:
             wish = BlobRead(fence.run, fence.number, digest, offset, PARCEL)
             piece = await self._read(wish)
             size = piece.size
+            if size > most:
+                return size
             if piece.offset != offset or (not piece.data and offset < size):
                 raise Unavailable("the server sent another part of the file than was asked for")
             found.update(piece.data)

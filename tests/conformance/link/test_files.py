@@ -81,10 +81,12 @@ def written(tmp_path: Path, data: bytes) -> int:
     return os.open(path, os.O_RDONLY)
 
 
-async def fetched(files: LinkedFiles, fence: Fence, digest: str, tmp_path: Path) -> bytes:
+async def fetched(
+    files: LinkedFiles, fence: Fence, digest: str, tmp_path: Path, most: int = 1024**3
+) -> bytes:
     into = os.open(tmp_path / "into", os.O_RDWR | os.O_CREAT)
     try:
-        size = await files.fetch(fence, digest, into)
+        size = await files.fetch(fence, digest, into, most)
         return os.pread(into, size + 1, 0)
     finally:
         os.close(into)
@@ -101,6 +103,17 @@ async def kept_bytes(shop: Shop, run: str) -> dict[str, bytes]:
 
 async def test_a_server_offers_both_in_its_welcome(link: WorkerLink) -> None:
     assert set(BOTH) <= set((await link.register(hello())).requests)
+
+
+async def test_a_file_that_is_too_large_is_not_written(
+    shop: Shop, link: WorkerLink, tmp_path: Path
+) -> None:
+    digest = await uploaded(shop, bytes(3 * PARCEL))
+    work = await taken(shop, link, digest)
+
+    data = await fetched(files_over(link), work.fence, digest, tmp_path, 3 * PARCEL - 1)
+
+    assert data == b""
 
 
 @pytest.mark.parametrize("size", [0, 1, PARCEL, PARCEL + 1, PIECE + 7])
@@ -215,7 +228,7 @@ async def test_a_file_goes_on_where_the_stream_was_cut(
     assert await fetched(files, work.fence, digest_of(data), tmp_path) == data
     cuts = cutting.cuts
     assert cuts >= 2
-    await files.keep(work.fence, 0, "out/a", written(tmp_path, data))
+    await files.keep(work.fence, 1, "out/a", written(tmp_path, data))  # step 0 brought the file
 
     assert cutting.cuts > cuts
     assert await kept_bytes(shop, work.run) == {"out/a": data}

@@ -43,6 +43,18 @@ async def test_the_next_attempt_gets_what_the_one_before_kept(scene: Scene) -> N
     assert (await scene.show(work.run)).handle == {"taken": {"answer:/id": "7"}}
 
 
+async def test_many_handles_are_kept_at_once(scene: Scene) -> None:
+    worker = await scene.worker(slots=3)
+    await scene.trigger(await scene.job(), count=3)
+    works = await scene.claim(worker, 3)
+
+    items = [RemoteHandle(work.run, work.number, f'"{work.run}"') for work in reversed(works)]
+    refused = await scene.store.keep_handles(worker, items)
+
+    assert not refused
+    assert [(await scene.show(work.run)).handle for work in works] == [work.run for work in works]
+
+
 async def test_work_that_is_over_is_not_gone_on_with(scene: Scene) -> None:
     worker, work = await claimed(scene)
     await keep(scene, worker, work)

@@ -44,7 +44,7 @@ class Scene:
         """Start a run, and wait until its step makes a file that says so."""
         apply(self.rota.client, boxed("boxed", script, **fields))
         run = self.rota.client.trigger("boxed")
-        eventually(lambda: list(self.rota.home.glob("workers/*/containers/*/ready")))
+        eventually(lambda: list(self.rota.home.glob("workers/*/containers/*/job/ready")))
         return run
 
 

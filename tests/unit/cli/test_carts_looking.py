@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.unit.cli.carts import ALL_AT_ONCE, advance, refused, submit, work
+from tests.unit.cli.carts import ALL_AT_ONCE, JOBS, advance, cart_file, refused, submit, work
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server
 
@@ -34,6 +36,24 @@ class TestLooking:
         ]
 
         assert found == [[cart], [cart], [cart], []]
+
+    def test_an_item_that_waits_for_its_worker_says_so(self, rota: Console, server: Server) -> None:
+        server.define(JOBS)
+        items = "items: [{key: front, needs: {worker: web-1}}]"
+        Path("fleet.yaml").write_text(cart_file("within: 10m", items))
+        cart = rota("cart", "submit", "fleet.yaml", "--yes", "-o", "name").out.strip()
+        advance(server, cart)
+
+        planned = rota("cart", "plan", "fleet.yaml").out
+        shown = rota("cart", "show", cart).out
+        watched = rota("cart", "watch", cart, "--timeout", "1ms").out
+
+        told = "front waits for worker web-1, which pool default does not have; it fails in "
+        assert "! front: no live worker of pool default can run it (needs worker=web-1)" in planned
+        assert "within     10m for a worker that is gone" in shown
+        assert f"\n{told}" in shown
+        assert f"  · {told}" in watched
+        assert "worker=web-1" in rota("cart", "items", cart, "-o", "wide").out
 
     def test_no_carts_say_how_to_get_one(self, rota: Console, server: Server) -> None:
         assert "rota cart submit FILE" in rota("cart", "list").err

@@ -42,6 +42,20 @@ def test_apply_reads_the_items_of_carts(rota: Console, server: Server, fleet: st
     assert again.code == 0
 
 
+def test_a_file_for_every_item_is_uploaded(rota: Console, server: Server) -> None:
+    server.define(
+        "jobs: [{name: configure, inputs: {config: {type: file}}, steps: [{run: 'true'}]}]\n"
+        "carts: [{name: fleet, job: configure, items: [{key: a}, {key: b}]}]\n"
+    )
+    Path("site.conf").write_text("listen 8080;\n")
+
+    submitted = rota("cart", "submit", "fleet", "--set", "config=@site.conf", "--yes")
+
+    assert submitted.code == 0
+    items = rota("cart", "items", "fleet", "--json").json["items"]
+    assert [item["inputs"]["config"]["file"] for item in items] == ["site.conf", "site.conf"]
+
+
 def test_a_bad_line_of_items_is_told_at_its_place(
     rota: Console, server: Server, fleet: str
 ) -> None:

@@ -67,6 +67,12 @@ def test_values_are_shown_as_programs_write_them() -> None:
     assert page["outputs"] == '{"größe": [1, null]}'
 
 
+def test_a_file_is_shown_by_its_name() -> None:
+    page = page_of(run(inputs={"data": {"file": "a.csv", "digest": "sha256:0", "size": 4893}}))
+
+    assert page["inputs"] == "data=a.csv (4,893 bytes)"
+
+
 def test_lists_pages_and_transcripts_tell_the_same_duration() -> None:
     stream = io.StringIO()
     client = Client("http://127.0.0.1:1", "token")

@@ -23,8 +23,8 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def told(home: str = ".rota", *, has_jobs: bool = False) -> str:
-    [line] = _next_steps(Path(home), has_jobs=has_jobs)
+def told(home: str = ".rota", *, has_jobs: bool = False, app: str = "") -> str:
+    [line] = _next_steps(Path(home), has_jobs=has_jobs, app=app)
     return line
 
 
@@ -41,6 +41,7 @@ def test_command_that_is_in_the_path_is_told_by_its_name(
 
     assert told() == f"Next, {HERE}: rota demo"
     assert told(has_jobs=True) == f"Next, {HERE}: rota job list   or   rota demo"
+    assert told(app="shop:app") == f"Next, {HERE}: rota apply --app shop:app   or   rota demo"
 
 
 @pytest.mark.usefixtures("program")

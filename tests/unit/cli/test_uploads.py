@@ -56,10 +56,11 @@ def test_apply_uploads_what_lies_beside_the_file(
 def test_a_file_that_is_not_there_is_told(rota: Console, server: Server) -> None:
     Path("jobs.yaml").write_text(JOB)
 
-    ended = rota("apply", "jobs.yaml")
+    for command in ("apply", "validate"):
+        ended = rota(command, "jobs.yaml")
 
-    assert ended.code != 0
-    assert "hello.sh cannot be uploaded: No such file or directory" in ended.err
+        assert ended.code == 6
+        assert 'jobs.yaml:3:20  source path "./hello.sh" is not there' in ended.err
 
 
 def test_validate_needs_no_server_for_it(rota: Console) -> None:

@@ -61,6 +61,24 @@ def test_why_names_the_wall_the_worker_and_its_reason(rota: Console, server: Ser
     assert "missing sandbox" in rota("run", "list").out
 
 
+def test_why_names_the_setting_that_lacks_a_secret(rota: Console, server: Server) -> None:
+    server.register("fra-1", offers=(Offer("type", "http"),))
+    server.define(
+        """
+jobs:
+  - name: pay
+    type: http
+    http:
+      submit: {url: "https://pay.example.org/v1", headers: {Key: {secret: PAY_TOKEN}}}
+"""
+    )
+    rota("trigger", "pay")
+
+    said = rota("why", "pay").out
+
+    assert "fra-1 has no secret PAY_TOKEN: its setting http_secrets names none such" in said
+
+
 def test_why_tells_workers_that_are_alike_together(rota: Console, server: Server) -> None:
     for number in range(5):
         server.register(f"fra-{number}", offers=NO_SANDBOX)

@@ -64,6 +64,39 @@ def test_a_star_is_no_slash_and_a_dot_no_star() -> None:
     assert matching("a/b.txt", ["*.txt", "a/*", "a/bxtxt", "**", "a/b.txt/c"]) == ["a/*", "**"]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "path", "matches"),
+    [
+        ("**/a*/**/b", "x/ab/a/c/b", True),
+        ("**/a*/**/b", "x/b/a", False),
+        ("*a*b*", "xbab", True),
+        ("*a*b", "ab/c", True),  # a folder, with all in it
+        ("a**b", "a-b", True),
+        ("**/**/a", "a", True),
+        ("a/**/**", "a", False),
+        ("**/?a*", "a/a/ba", True),
+    ],
+)
+def test_stars_stand_for_anything(pattern: str, path: str, matches: bool) -> None:
+    assert bool(matching(path, [pattern])) is matches
+
+
+@pytest.mark.timeout(5)
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("*a" * 100 + "c", "a" * 250),
+        ("**/" * 100 + "b", "a/" * 400 + "a"),
+        ("**/a/" * 100 + "b", "a/" * 400 + "a"),
+        ("**/*a*a*a/" * 40 + "b", "/".join(["a" * 100] * 80)),
+    ],
+)
+def test_however_many_stars_it_takes_no_time(pattern: str, path: str) -> None:
+    """Python's `re` would try more ways than there are atoms, and no other thread would run."""
+    assert not matching(path, [pattern])
+    assert may_hold(path, [pattern]) is pattern.startswith("**")
+
+
 def test_folders_are_looked_into_only_where_a_pattern_leads() -> None:
     assert may_hold("dist", ["dist/**"])
     assert may_hold("dist/deep", ["dist"])

@@ -58,6 +58,12 @@ def test_what_is_none(url: str) -> None:
         parse_repository(url)
 
 
+def test_who_writes_http_is_told_the_setting_that_allows_it() -> None:
+    with pytest.raises(Invalid, match=r"http is not https or ssh: .* git_http = true"):
+        parse_repository("http://git.example.org/app.git")
+    assert parse_repository("http://git.example.org/app.git", allows_http=True).scheme == "http"
+
+
 @pytest.mark.parametrize(
     ("url", "resolved"),
     [

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import re
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -75,10 +77,9 @@ class Counted(Pattern):
 
     looked = 0
 
-    def _spread(self, places: list[int]) -> frozenset[int]:
-        found = super()._spread(places)
-        self.looked += len(found)
-        return found
+    def _leads(self, at: int) -> int:
+        self.looked += 1
+        return super()._leads(at)
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", "(a*)*b", "(a|aa)+b", "a*" * 60 + "b"])
@@ -89,6 +90,21 @@ def test_work_is_bounded_where_others_take_for_ever(pattern: str) -> None:
     assert asked.matches("a" * (MAX_TEXT - 1) + "b")
 
     assert asked.looked <= 10_000
+
+
+def test_what_is_remembered_is_bounded_too() -> None:
+    """Each character leads to another set of hundreds of places."""
+    asked = Pattern("(a|b)*a(a|b){150}")
+    choose = random.Random(1)
+    tracemalloc.start()
+    try:
+        for _ in range(4):
+            asked.matches("".join(choose.choice("ab") for _ in range(MAX_TEXT)))
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert kept < 1024**2
 
 
 def test_text_that_is_too_long_does_not_match() -> None:

@@ -15,7 +15,7 @@ from rota.clock import SystemClock
 from rota.domain.errors import Invalid
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Artifacts, JobSpec, Step
-from rota.executors.artifacts import Findings, find, open_artifact
+from rota.executors.artifacts import Findings, Top, find, open_artifact
 from rota.executors.shell import ShellExecutor
 from rota.ports.executor import JobBatch
 from rota.ports.work import Fence, Outcome, Work, WorkBatch
@@ -23,7 +23,7 @@ from tests.unit.executors.test_shell import BAD, FENCE, GOOD, LONG, Reports, Spa
 
 
 def found_in(top: Path, *patterns: str, limit: int = 1_000_000) -> Findings:
-    return find(top, Artifacts(patterns, limit=limit))
+    return find(Top(top), Artifacts(patterns, limit=limit))
 
 
 def make(top: Path, *paths: str) -> None:
@@ -137,7 +137,7 @@ class TestFinding:
 
 class TestOpening:
     def read(self, top: Path, path: str, writers: set[int] | None = None) -> bytes:
-        descriptor = open_artifact(top, path, writers)
+        descriptor = open_artifact(Top(top), path, writers)
         try:
             return os.read(descriptor, 100)
         finally:
@@ -158,6 +158,27 @@ class TestOpening:
         for path in ("out/a", "folder/secret"):
             with pytest.raises(OSError, match=r"symbolic links|Not a directory"):
                 self.read(top, path)
+
+    def test_a_link_on_the_way_to_a_shared_folder_is_not_followed(self, tmp_path: Path) -> None:
+        """Behind its wall a job may have made it; the worker sees more than the job does."""
+        make(tmp_path, "private/inner/secret")
+        (tmp_path / "shared").mkdir()
+        (tmp_path / "shared" / "link").symlink_to(tmp_path / "private")
+        top = Top(tmp_path / "shared" / "link" / "inner", is_shared=True)
+
+        found = find(top, Artifacts(("secret",), limit=100))
+
+        assert found.paths == []
+        assert "cannot be read" in found.told[0]
+        with pytest.raises(OSError, match=r"symbolic links|Not a directory"):
+            open_artifact(top, "secret", None)
+
+    def test_a_shared_folder_without_links_is_read(self, tmp_path: Path) -> None:
+        make(tmp_path, "shared/out/a")
+        top = Top(tmp_path.resolve() / "shared", is_shared=True)
+
+        assert find(top, Artifacts(("out",), limit=100)).paths == ["out/a"]
+        os.close(open_artifact(top, "out/a", None))
 
     def test_what_became_a_pipe_does_not_block(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "a")
@@ -181,7 +202,7 @@ class Kept:
         self.blocks.set()
         self.began = asyncio.Event()
 
-    async def fetch(self, fence: Fence, digest: str, into: int) -> int:
+    async def fetch(self, fence: Fence, digest: str, into: int, most: int) -> int:
         raise AssertionError("nothing is fetched here")
 
     async def keep(self, fence: Fence, step: int, path: str, source: int) -> str:

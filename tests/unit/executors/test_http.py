@@ -212,6 +212,29 @@ class TestOneRequest:
         assert len(bench.told.printed("stdout")) == 4 * 1024 * 1024 + 1
         assert "longer than 4 MiB" in bench.told.printed("rota")
 
+    @pytest.mark.parametrize(
+        ("body", "complaint"),
+        [
+            (b'{"id": 123456789012345678901234567890}', "64 bits"),
+            (b'{"id": "\\ud800"}', "half a character"),
+            (b'{"id": 1e999}', "not finite"),
+            (b'{"id": ' + b"[" * 500 + b"]" * 500 + b"}", "deeper"),
+            (b'{"id": "' + b"x" * 1024 * 1024 + b'"}', "over 1 MiB"),
+        ],
+    )
+    async def test_outputs_that_nobody_could_carry_are_told(
+        self, bench: Bench, body: bytes, complaint: str
+    ) -> None:
+        """The end of the attempt would never be reported."""
+        bench.service.on("POST", "/pay", Reply(body=body))
+
+        outcome = await bench.outcome(
+            bench.spec({"submit": call(bench), "result": {"outputs": {"it": "/id"}}})
+        )
+
+        assert (outcome.result, outcome.outputs) == (AttemptResult.COMPLETED, None)
+        assert complaint in bench.told.printed("rota")
+
     async def test_a_huge_body_is_not_sent(self, bench: Bench) -> None:
         spec = bench.spec({"submit": call(bench, body=[{"input": "it"}] * 20)}, inputs={"it": {}})
 
@@ -231,6 +254,17 @@ class TestSecrets:
         assert bench.service.asked[0].headers["authorization"] == f"Bearer {SECRET}"
         assert outcome.message == "submit: answered 403: bad token ***"
         assert SECRET not in bench.told.printed("stdout") + bench.told.printed("rota")
+
+    async def test_it_is_not_among_the_outputs(self, bench: Bench) -> None:
+        bench.service.on("POST", "/pay", reply({"you": {"sent": [f"Bearer {SECRET}", 1]}}))
+        headers = {"Authorization": {"secret": "TOKEN", "prefix": "Bearer "}}
+        result = {"outputs": {"echo": "/you"}}
+
+        outcome = await bench.outcome(
+            bench.spec({"submit": call(bench, headers=headers), "result": result})
+        )
+
+        assert outcome.outputs == {"echo": {"sent": ["Bearer ***", 1]}}
 
     @pytest.mark.parametrize(
         ("secret", "why"),

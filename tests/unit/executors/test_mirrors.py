@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from rota.clock import SystemClock
+from rota.executors import source
 from rota.executors.source import Mirrors
+from rota.sources.calls import size_of
+from rota.walls.rooms import remove_tree
 
 pytestmark = pytest.mark.anyio
 
@@ -43,6 +46,23 @@ async def test_the_least_recently_used_goes_first(tmp_path: Path) -> None:
     newest = await use(them, "newest", 400, 3_000)
 
     assert [path.exists() for path in (old, new, newest)] == [False, True, True]
+
+
+async def test_others_may_remove_some_at_the_same_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    them = mirrors(tmp_path / "mirrors")
+    old = await use(them, "old", 400, 1_000)
+
+    def sized(folder: Path) -> int:
+        if old.exists():
+            remove_tree(old)
+        return size_of(folder)
+
+    monkeypatch.setattr(source, "size_of", sized)
+    new = await use(them, "new", 400, 2_000)
+
+    assert new.exists()
 
 
 async def test_one_that_is_in_use_stays(tmp_path: Path) -> None:

@@ -116,7 +116,47 @@ async def test_items_from_workers_are_the_live_ones_with_these_labels(timeline: 
     cart = await submit(timeline)
 
     expected = {"fra-1": {"worker": "fra-1"}, "fra-2": {"worker": "fra-2"}}
+    items = await timeline.store.items(ItemQuery(cart.id))
     assert await inputs_of(timeline, cart) == expected
+    assert {item.key: item.needs for item in items} == expected
+
+
+async def test_workers_of_other_pools_are_no_items(timeline: Timeline) -> None:
+    await apply(timeline, items=None, items_from={"workers": {}})
+    await worker(timeline, "fra-1")
+    await timeline.store.register(hello("gpu-1", pool="gpu"), EVER)
+
+    cart = await submit(timeline)
+
+    assert [*await inputs_of(timeline, cart)] == ["fra-1", "worker"]  # which is always there
+
+
+async def test_one_worker_may_be_chosen_by_its_name(timeline: Timeline) -> None:
+    await apply(timeline, items=None, items_from={"workers": {"worker": "fra-1"}})
+    for name in "fra-1", "fra-2":
+        await worker(timeline, name)
+
+    cart = await submit(timeline)
+
+    assert [*await inputs_of(timeline, cart)] == ["fra-1"]
+
+
+async def test_a_plan_tells_items_that_nobody_can_run(timeline: Timeline) -> None:
+    items = [
+        {"key": "a", "needs": {"worker": "fra-1"}},
+        {"key": "b", "needs": {"worker": "fra-7"}},
+        {"key": "c", "needs": {"disk": "tape"}},
+        {"key": "d", "needs": {"disk": "tape"}},
+    ]
+    await apply(timeline, items=items)
+    await worker(timeline, "fra-1", disk="ssd")
+
+    planned = await plan_template(timeline.engine, TemplateRequest("rollout"))
+
+    assert planned.unrunnable == [
+        "b: no live worker of pool default can run it (needs worker=fra-7)",
+        "c and 1 more: no live worker of pool default can run it (needs disk=tape)",
+    ]
 
 
 async def test_a_job_without_the_input_is_not_told_the_worker(timeline: Timeline) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,34 @@ async def test_a_look_costs_a_handful_of_reads_however_many_hints_woke_it(
         await next_of(told, StepChanged)
 
     assert store.asked == {"runs": 1, "notes": 1, "attempts": 1, "arrived_output": 1}
+
+
+class Restless:
+    """A queue that always has news, and is its own listener."""
+
+    def listen(self, *topics: str) -> Restless:
+        return self
+
+    def announce(self, topic: str, payload: str = "") -> None:
+        """Tell nobody."""
+
+    async def wait(self, timeout: timedelta) -> frozenset[str]:
+        return frozenset({""})
+
+    def close(self) -> None:
+        """Stay open."""
+
+
+async def test_the_time_is_told_while_something_happens_all_the_time(
+    scene: Scene, engine: Engine
+) -> None:
+    _, work = await begun(scene)
+    fields: dict[str, Any] = {"queue": Restless()}
+    async with watched(replace(engine, **fields), work.run) as told:
+        first = await next_of(told, TimePassed)
+        second = await next_of(told, TimePassed)
+
+    assert first.at < second.at
 
 
 async def test_all_of_a_finished_run_is_told_in_one_look(

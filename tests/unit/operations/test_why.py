@@ -17,9 +17,9 @@ from rota.domain.run import AttemptResult
 from rota.domain.states import RunState
 from rota.operations.why import Explanation, in_short, why
 from rota.ports.work import Outcome
-from testkit.builders import closed_until, reported
+from testkit.builders import closed_until, hello, reported
 from testkit.clock import START
-from tests.unit.server.scheduler.timeline import Timeline
+from tests.unit.server.scheduler.timeline import EVER, Timeline
 
 pytestmark = pytest.mark.anyio
 
@@ -278,6 +278,22 @@ async def test_a_run_that_no_worker_could_take_says_what_is_missing(timeline: Ti
     assert reason.gate == "worker"
     assert "resource" not in told.passed  # nobody asked for it yet
     assert "label gpu=a100" in reason.message
+
+
+async def test_a_run_that_only_one_worker_may_take_speaks_of_no_other(timeline: Timeline) -> None:
+    await timeline.store.register(hello("web-2"), EVER)
+    gone = await timeline.store.register(hello("web-1"), EVER)
+    await define(timeline, needs={"worker": "web-1"})
+    queued = await trigger(timeline)
+    await timeline.store.drain_worker("web-1", actor="ann")
+    draining = await explain(timeline, queued)
+    await timeline.store.end_session(gone.id)
+    left = await explain(timeline, queued)
+    blocked = await explain(timeline, await trigger(timeline))
+
+    assert draining.reasons[0].message == "worker web-1 is draining"
+    assert left.reasons[0].message == "waits for worker web-1, which is gone"
+    assert blocked.reasons[0].message.startswith("waits for worker web-1, which is gone since ")
 
 
 async def test_a_queued_run_is_told_its_turn_and_the_numbers_behind_it(timeline: Timeline) -> None:

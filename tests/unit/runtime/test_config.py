@@ -98,6 +98,10 @@ class TestWhereRotaIs:
         assert "secret@" not in complaint
         assert "c2VjcmV0" not in complaint
 
+    def test_slots_are_shown_as_numbers(self) -> None:
+        assert setting_values.shown("http_slots", 100) == "100"
+        assert setting_values.shown("http_slots", 0) == "0"
+
     def test_settings_are_read_and_shown(self) -> None:
         environ = {
             "ROTA_PUBLIC_URL": "https://example.org/rota/",
@@ -197,6 +201,7 @@ class TestAddresses:
             ("ROTA_STORE_POOL", "0", "not a number of connections"),
             ("ROTA_LABELS", f"site={'x' * 201}", "at most 100 labels of 200 characters"),
             ("ROTA_LABELS", ",".join(f"{n}=" for n in range(101)), "at most 100 labels"),
+            ("ROTA_LABELS", "site=fra,worker=web-1", "each worker has already: its name"),
             ("ROTA_RESOURCES", "cpu", "not key=value"),
             ("ROTA_RESOURCES", "cpu=0.0005", "cpu=0.0005 is not an amount"),
             ("ROTA_RESOURCES", "cpu=-1", "cpu=-1 is not an amount"),

@@ -80,6 +80,16 @@ class TestDraft:
         assert [item["order"] for item in server.asked[0].lines[1:]] == [20, 10]
         assert server.asked[0].lines[2]["with"] == {"key": "an input", "order": 3}
 
+    def test_items_may_be_for_a_worker(self, server: Answering, client: Client) -> None:
+        server.on("POST /carts", document(CART, 202))
+        cart = app.cart("upgrade", within="10m")
+        cart.add_item("odd", "b", {}, needs={"worker": "web-01"})
+
+        cart.submit()
+
+        assert server.asked[0].lines[0]["within"] == "10m"
+        assert server.asked[0].lines[1] == {"key": "b", "needs": {"worker": "web-01"}}
+
     def test_arguments_must_fit_the_function(self) -> None:
         with pytest.raises(TypeError, match="version"):
             app.cart("upgrade").add(upgrade, key="a", host="a")  # type: ignore[call-overload]

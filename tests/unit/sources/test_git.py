@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from rota.sources import git
+from rota.sources import calls, git
+from rota.sources.__main__ import fulfil
 from rota.sources.calls import size_of
-from rota.sources.wish import Bounds, GitWish, Login, SourceRefused
+from rota.sources.wish import Bounds, GitWish, Login, SourceRefused, Wish
 from testkit.certificates import make_certificate
 from testkit.servers.git import GitServer, Repository, git_server, ssh_server
 
@@ -464,21 +465,83 @@ class TestHostileRepositories:
         tree = ""
         for _ in range(6):
             kind = f"100644 blob {blob}" if not tree else f"040000 tree {tree}"
-            lines = "".join(f"{kind}\tf{number}\n" for number in range(32))
-            done = subprocess.run(
-                ["git", "mktree"],
-                cwd=app.tree,
-                input=lines.encode(),
-                capture_output=True,
-                check=True,
-            )
-            tree = done.stdout.decode().strip()
+            tree = app.make_tree("".join(f"{kind}\tf{number}\n" for number in range(32)))
         commit = app.run("commit-tree", "-m", "bomb", tree)
         app.run("push", "-q", "origin", f"{commit}:refs/heads/bomb")
 
         reason = worker.refused(server.url(app), ref="bomb")
 
         assert "more than 1,000 files" in reason
+
+    def test_a_tree_of_a_billion_folders_without_a_file(
+        self, worker: Worker, server: GitServer, app: Repository
+    ) -> None:
+        app.commit({"a": "1"})
+        tree = app.make_tree("")
+        for _ in range(9):
+            tree = app.make_tree("".join(f"040000 tree {tree}\tf{at}\n" for at in range(10)))
+        app.run("push", "-q", "origin", f"{app.run('commit-tree', '-m', 'x', tree)}:refs/heads/x")
+
+        assert "more than 1,000 files and folders" in worker.refused(server.url(app), ref="x")
+
+    def test_a_path_that_no_file_can_have(
+        self, worker: Worker, server: GitServer, app: Repository
+    ) -> None:
+        tree = app.make_tree(
+            f"100644 blob {app.run('rev-parse', app.commit({'a': '1'}) + ':a')}\tf"
+        )
+        for _ in range(17):
+            tree = app.make_tree(f"040000 tree {tree}\t{'d' * 250}\n")
+        app.run("push", "-q", "origin", f"{app.run('commit-tree', '-m', 'x', tree)}:refs/heads/x")
+
+        assert "more than 4,095 bytes" in worker.refused(server.url(app), ref="x")
+
+    def test_many_times_the_same_submodule(
+        self, worker: Worker, server: GitServer, app: Repository
+    ) -> None:
+        """Each is within the limit, and a small fetch."""
+        library = Repository.make(server.folder, "library")
+        below = library.commit({"zeros": bytes(600 * 1024)})
+        for name in ("one", "two"):
+            app.add_submodule(name, "../library.git", below)
+        app.commit_index()
+
+        reason = worker.refused(server.url(app), Bounds(1024**2, 100), submodules=True)
+
+        assert "with what was fetched before it is larger than 1 MiB" in reason
+        assert size_of(worker.top / "job0") < 1024**2
+
+    def test_names_of_submodules_that_are_no_text(
+        self, worker: Worker, server: GitServer, app: Repository
+    ) -> None:
+        first = app.commit({"a": "1"})
+        for number in range(101):
+            app.add_submodule(f"\x1b[31m{number:03}", "../app.git", first)
+        app.commit_index()
+        folder = worker.top / "job"
+        folder.mkdir()
+
+        wish = worker.wish(server.url(app), submodules=True)
+        told = fulfil(Wish(str(folder), Bounds(16 * 1024**2, 100_000), wish))
+
+        assert 'more than 100 submodules, at "\\x1b[31m100"' in told.error
+
+    def test_a_mirror_that_became_too_large_begins_anew(
+        self,
+        worker: Worker,
+        server: GitServer,
+        app: Repository,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        app.commit({"a": "1"})
+        worker.fetch(server.url(app))
+        (worker.mirror / "of-long-ago.git").write_bytes(bytes(40 * 1024**2))
+        monkeypatch.setattr(calls, "_LOOK_EVERY", 0.001)
+        commit = app.commit({"a": "2"})
+
+        folder, found = worker.fetch(server.url(app))
+
+        assert (found, (folder / "a").read_text()) == (commit, "2")
 
     def test_larger_than_it_may_be_unpacked(
         self, worker: Worker, server: GitServer, app: Repository

@@ -318,6 +318,14 @@ class TestBombs:
         assert "more than 200 entries" in reason
         assert sum(1 for _ in ground.folder.iterdir()) <= 200
 
+    def test_by_folders_that_no_entry_tells(self, ground: Ground) -> None:
+        entries = [entry("/".join(f"{n}-{at}" for at in range(20)) + "/f") for n in range(20)]
+
+        reason = ground.refuses(tar(*entries), bounds=Bounds(1024**2, 100))
+
+        assert "more than 100 entries" in reason
+        assert sum(1 for _ in ground.folder.rglob("*")) <= 100
+
     def test_by_size_that_no_header_tells(self, ground: Ground) -> None:
         data = zipped(("a", b"x" * 100_000), ("b", b"y" * 100_000))
 

@@ -105,6 +105,7 @@ class CartRules:
     failures: Failures = Failures()
     between: Between = Between()
     calendars: tuple[str, ...] = ()  # names of those in whose windows no wave is opened
+    within: timedelta | None = None  # how long an item waits for a worker that is gone; None: ever
 
     def to_document(self) -> dict[str, Any]:
         """Convert to JSON, in the words of the job file; `from_document` reads it back."""
@@ -125,6 +126,7 @@ class CartRules:
                 "approve": between.approve,
             },
             "calendars": list(self.calendars),
+            **({} if self.within is None else {"within": format_duration(self.within)}),
         }
 
     @classmethod
@@ -143,6 +145,7 @@ class CartRules:
             ),
             between=Between(parse_duration(between["wait"]), between["check"], between["approve"]),
             calendars=tuple(document["calendars"]),
+            within=parse_duration(document["within"]) if "within" in document else None,
         )
 
 
@@ -173,6 +176,7 @@ class CartItem:
     order: int | None = None  # the number of its wave; None: assigned by the cart's order
     inputs: Mapping[str, object] = field(default_factory=dict)  # as given, without defaults
     job: str = ""  # "": the cart's
+    needs: Mapping[str, str] = field(default_factory=dict)  # labels, over those its job needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +193,7 @@ class ItemsFile:
 
 @dataclass(frozen=True, slots=True)
 class LiveWorkers:
-    """Source of one item for each live worker that has the labels."""
+    """Source of one item for each live worker that has the labels, which runs on that worker."""
 
     labels: Mapping[str, str]  # empty: all workers
 

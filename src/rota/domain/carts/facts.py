@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from rota.domain.carts.definition import CartRules, Scope, Share
-from rota.domain.states import RunState
+from rota.domain.states import Cause, RunState
 
 
 class CartState(StrEnum):
@@ -76,8 +76,13 @@ _ITEM_STATES = {
 }
 
 
-def item_state_of(run: RunState) -> ItemState:
-    """Return the state of an item while its latest run is in this state."""
+def item_state_of(run: RunState, cause: str = "") -> ItemState:
+    """Return the state of an item while its latest run is in this state, for this cause.
+
+    One whose worker did not come in time failed: what was to be changed was not.
+    """
+    if run is RunState.MISSED and cause == Cause.NO_WORKER:
+        return ItemState.FAILED
     return _ITEM_STATES.get(run, ItemState.OPEN)
 
 

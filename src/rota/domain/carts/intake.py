@@ -72,6 +72,7 @@ class NewItem:
     job_id: JobId
     job_version: int
     inputs: Mapping[str, Any] | None
+    needs: Mapping[str, str] | None = None  # over those of its job; None: it has none of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,26 @@ def _and_more(items: int) -> str:
     return " (and 1 more item)" if items == 1 else f" (and {items:,} more items)"
 
 
+Needs = tuple[tuple[str, str], ...]  # labels of items, in their order
+
+
+@dataclass(slots=True)
+class ItemDemands:
+    """Different demands of a cart's items on workers, each with how many have it."""
+
+    items: Counter[tuple[str, Needs]] = field(default_factory=Counter)  # by job, and own needs
+    first: dict[tuple[str, Needs], str] = field(default_factory=dict)  # the key of an item of it
+
+    @property
+    def have_needs(self) -> bool:
+        """Return whether any item has needs of its own."""
+        return any(needs for _, needs in self.items)
+
+    def add(self, demand: tuple[str, Needs], key: str) -> None:
+        self.items[demand] += 1
+        self.first.setdefault(demand, key)
+
+
 @dataclass(slots=True)
 class ItemReader:
     """Reader of items one after another; it reports all their problems at the end."""
@@ -124,6 +145,7 @@ class ItemReader:
     undo: JobSpec | None = None  # the job that may have to undo an item; None: there is none
     jobs: dict[str, ItemJob] = field(default_factory=dict)  # those known so far
     waves: Counter[int] = field(default_factory=Counter)  # items of each
+    demands: ItemDemands = field(default_factory=ItemDemands)
     seen: int = 0
     bad: int = 0  # items with which something is wrong
     _complaints: _Complaints = field(default_factory=_Complaints)
@@ -147,7 +169,8 @@ class ItemReader:
         if self.seen == 1:
             self._is_numbered = item.order is not None
         told = (item.key, item.order, item.job, sorted(item.inputs.items()))
-        self._digest.update(repr(told).encode())
+        needed = repr(sorted(item.needs.items())) if item.needs else ""
+        self._digest.update(f"{told!r}{needed}".encode())
         try:
             return self._checked(number, item)
         except Invalid as error:
@@ -192,7 +215,9 @@ class ItemReader:
             _require_undoable(self.undo, inputs)
         wave = self._wave(item)
         self.waves[wave] += 1
-        return NewItem(item.key, wave, found.job.id, found.job.version, inputs or None)
+        self.demands.add((name, tuple(sorted(item.needs.items()))), item.key)
+        needs = item.needs or None
+        return NewItem(item.key, wave, found.job.id, found.job.version, inputs or None, needs)
 
     def _wave(self, item: CartItem) -> int:
         if (item.order is not None) != self._is_numbered:

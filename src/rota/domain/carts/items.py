@@ -173,6 +173,7 @@ class _ListCutter:
 
 
 _OWN = ("key", "order")
+_NEEDS = "needs."  # a column of a label that the item's worker must have: needs.worker
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}", re.ASCII)
 _HEADER = "the first line names the columns, such as key,order,host"
 _SEPARATORS = {";": "semicolons", "\t": "tabs"}
@@ -239,7 +240,7 @@ def _columns(header: Row, job: JobSpec | None, faults: Faults) -> list[str]:
             faults.add(header.line, "a column has no name", _HEADER)
         elif times > 1:
             faults.add(header.line, f"there are {times} columns {quoted(name)}")
-        elif name not in _OWN:
+        elif name not in _OWN and not name.startswith(_NEEDS):
             _check_input(name, header.line, job, faults)
     faults.raise_found()
     return names
@@ -265,7 +266,9 @@ def _item(columns: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:
     item: dict[str, Any] = {name: given.pop(name).strip() for name in _OWN if name in given}
     if _INTEGER.fullmatch(item.get("order", "")):
         item["order"] = int(item["order"])
-    return item | ({"with": given} if given else {})
+    labels = [name for name in given if name.startswith(_NEEDS)]
+    needs = {name.removeprefix(_NEEDS): given.pop(name).strip() for name in labels}
+    return item | ({"with": given} if given else {}) | ({"needs": needs} if needs else {})
 
 
 MAX_LINE = 1_000_000  # characters

@@ -39,6 +39,7 @@ from rota.domain.jobfile.rules import check_schedule
 from rota.domain.jobfile.sections import (
     LABELS,
     NAME,
+    NEEDS,
     PROSE,
     SCHEDULE,
     TITLE,
@@ -135,6 +136,13 @@ ITEM = Section(
             examples=({"host": "db-001"},),
         ),
         Field("job", NAME, "The job it runs; the cart's, unless given."),
+        Field(
+            "needs",
+            NEEDS,
+            "Labels that its worker must have, over those that the job needs; `worker` is the "
+            "name of one.",
+            examples=({"worker": "web-07"},),
+        ),
     ),
     advice=ITEM_ADVICE,
 )
@@ -188,7 +196,8 @@ ITEMS_FROM = Section(
         Field(
             "workers",
             LABELS,
-            "Labels that live workers must have to be an item each.",
+            "Labels that live workers of the job's pool must have to be an item each, which runs "
+            "on that worker.",
             examples=({"site": "fra"},),
             required=True,
         ),
@@ -279,6 +288,13 @@ _IN_WHICH_ORDER = (
         examples=(5, "10%", [1, 5, 20, "10%"]),
     ),
     Field("max_parallel", Integer(1, MAX_ITEMS), "At most this many items are in flight."),
+    Field(
+        "within",
+        Duration(most=timedelta(days=30)),
+        "How long an item waits for a worker that it names and that is gone, before it has "
+        "failed; for ever, unless given.",
+        examples=("10m",),
+    ),
     Field("failures", FAILURES, "How many items may fail, and what happens then."),
     Field("between", BETWEEN, "What must happen before the next wave opens."),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar
 
@@ -87,6 +87,7 @@ def build_item(document: Document) -> CartItem:
         order=document.get("order"),
         inputs=document.get("with", {}),
         job=document.get("job", ""),
+        needs=document.get("needs", {}),
     )
 
 
@@ -94,7 +95,7 @@ def fit_inputs(item: CartItem, spec: JobSpec, at: At) -> CartItem:
     """Convert the item's inputs to the types of its job; report what does not fit."""
     values = check_inputs(spec, item.inputs, at)
     inputs = {name: values[name] for name in item.inputs if name in values}
-    return CartItem(item.key, item.order, inputs, item.job)
+    return replace(item, inputs=inputs)
 
 
 def read_cart(document: Mapping[str, object]) -> CartTemplate:
@@ -210,6 +211,7 @@ def _rules(document: Document) -> CartRules:
         failures=_failures(document.get("failures", {})),
         between=_between(document.get("between", {})),
         calendars=tuple(document.get("calendars", ())),
+        within=parse_duration(document["within"]) if "within" in document else None,
     )
 
 
@@ -265,6 +267,7 @@ def _rules_document(rules: CartRules) -> dict[str, Any]:
         "max_parallel": rules.max_parallel,
         "failures": _failures_document(rules.failures),
         "between": _between_document(rules.between),
+        "within": None if rules.within is None else format_duration(rules.within),
     }
 
 
@@ -287,7 +290,13 @@ def _matrix_document(matrix: Matrix) -> dict[str, Any]:
 
 def _item(item: CartItem) -> dict[str, Any]:
     return _written(
-        {"key": item.key, "order": item.order, "with": dict(item.inputs), "job": item.job}
+        {
+            "key": item.key,
+            "order": item.order,
+            "with": dict(item.inputs),
+            "job": item.job,
+            "needs": dict(item.needs),
+        }
     )
 
 

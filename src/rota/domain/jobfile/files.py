@@ -21,7 +21,7 @@ from rota.domain.jobfile.kinds import (
     Text,
 )
 from rota.domain.jobfile.sections import PATH, Field, InputValue, ListOf, Section
-from rota.domain.jobfile.slips import ARTIFACTS_ADVICE, SOURCE_ADVICE, UPLOAD_ADVICE
+from rota.domain.jobfile.slips import ARTIFACTS_ADVICE, GIT_ADVICE, SOURCE_ADVICE, UPLOAD_ADVICE
 from rota.domain.jobfile.text import MAX_NAME, At
 from rota.domain.quantities import format_duration, format_size, parse_duration, parse_size
 from rota.domain.spec import (
@@ -89,6 +89,7 @@ GIT = Section(
         ),
     ),
     shorthand="url",
+    advice=GIT_ADVICE,
 )
 
 UPLOAD = Section(

@@ -22,6 +22,7 @@ from rota.domain.http import (
 )
 from rota.domain.jobfile.kinds import INVALID, Choice, Duration, Refused, Scalar, Schema, Text
 from rota.domain.jobfile.sections import NAME, VARIABLE, Field, ListOf, MapOf, Section
+from rota.domain.jobfile.slips import HTTP_ADVICE
 from rota.domain.jobfile.text import MAX_NAME, At
 from rota.domain.quantities import parse_duration
 from rota.domain.run import why_not_portable
@@ -222,6 +223,7 @@ HTTP = Section(
         Field("cancel", CANCEL, "The request that stops the work."),
         Field("result", RESULT, "What the last answer means; any 2xx is good, unless given."),
     ),
+    advice=HTTP_ADVICE,
 )
 HTTP_OF_JOB = Field("http", HTTP, "The requests of a job of type `http`.", shared=False)
 SECTIONS_OF_HTTP = (HTTP, SUBMIT, STATUS, CANCEL, RESULT)

@@ -439,6 +439,26 @@ SOURCE_ADVICE = Advice(
     form="{path: /FOLDER}",
     slips=_meaning(
         path="folder dir directory cwd workdir", git="repository repo url", upload="file archive"
+    )
+    | _saying(
+        {
+            "what is fetched of a repository stands beside its url: git: {url: URL, ref: REF}": (
+                "ref branch tag commit revision submodules credential"
+            ),
+            "an uploaded file has its name beside it: upload: {digest: DIGEST, name: NAME}": (
+                "digest name"
+            ),
+        }
+    ),
+)
+
+GIT_ADVICE = Advice(
+    form="{url: URL, ref: REF}",
+    slips=_meaning(
+        url="repository repo address remote",
+        ref="branch tag commit revision rev sha",
+        submodules="recursive recurse_submodules",
+        credential="credentials user password token secret key ssh_key deploy_key login",
     ),
 )
 
@@ -453,6 +473,14 @@ ARTIFACTS_ADVICE = Advice(
     ),
 )
 
+HTTP_ADVICE = Advice(
+    form="{submit: {url: URL}}",
+    slips=_saying(
+        {"a request stands below what it is for: submit: {url: URL}": "url method headers body"}
+    )
+    | _meaning(submit="request start post", status="poll check", cancel="stop delete abort"),
+)
+
 AFTER_ADVICE = Advice(
     slips=_meaning(jobs="names upstream on", within="timeout wait wait_for")
     | _saying({"jobs stand in a list: after: [{job: NAME, when: failed}]": "job when with"}),
@@ -461,8 +489,8 @@ AFTER_ADVICE = Advice(
 FOLLOW_ADVICE = Advice(
     form="{job: NAME, when: failed}",
     slips=_meaning(
-        job="name jobs upstream on",
-        when="if state states condition status",
+        job="name jobs upstream",
+        when="on if state states condition status",
         **{"with": "inputs outputs give gives pass args"},
     )
     | _saying({'"within" stands beside "jobs": after: {jobs: […], within: 2h}': "within"}),
@@ -527,7 +555,7 @@ ITEM_ADVICE = Advice(
             "write the list of items alone, without a name for it": "items",
         }
     )
-    | _meaning(key="name id item title", order="wave group number"),
+    | _meaning(key="name id item title", order="wave group number", needs="labels worker"),
     otherwise='inputs of its job stand under "with"',
 )
 

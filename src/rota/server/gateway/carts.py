@@ -129,6 +129,7 @@ def _rules(rules: CartRules) -> dict[str, Any]:
         ),
         "between": fill(api.CartBetween, between, wait=format_duration(between.wait)),
         "calendars": rules.calendars,
+        "within": None if rules.within is None else format_duration(rules.within),
     }
 
 
@@ -170,6 +171,7 @@ def _detail_fields(view: CartView) -> dict[str, Any]:
         "why": view.why,
         "gate": None if view.gate is None else fill(api.CartGate, view.gate),
         "failure_groups": tuple(fill(api.FailureGroup, it) for it in view.failure_groups),
+        "stranded": tuple(fill(api.StrandedItem, it) for it in view.overview.stranded),
     }
 
 

@@ -301,7 +301,8 @@ def parse_item_messages(body: bytes, *, seen: int, count: int) -> ReadItems:
 
 def _entry(item: Any) -> dict[str, Any]:
     """Return an item's message in the job file's vocabulary, without what is empty."""
-    entry = {"key": item.key, "with": parse_inputs(item.inputs_json), "job": item.job}
+    inputs = parse_inputs(item.inputs_json)
+    entry = {"key": item.key, "with": inputs, "job": item.job, "needs": dict(item.needs)}
     if item.HasField("order"):
         entry["order"] = item.order
     return {name: value for name, value in entry.items() if value not in (None, "", {})}

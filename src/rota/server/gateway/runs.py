@@ -283,9 +283,11 @@ async def trigger_run(
 async def _trigger_options(
     engine: Engine, job: Job, body: TriggerBody, idempotency_key: str = ""
 ) -> runs.TriggerOptions:
-    reading = looking_ahead(await engine.store.now(), zone_of(job))
-    [at] = read_times(reading, {"at": body.at})
-    said = times_as_written(body.at)
+    at, said = None, ""
+    if body.at is not None:  # most runs are for now, and then nobody looks at the clock
+        reading = looking_ahead(await engine.store.now(), zone_of(job))
+        [at] = read_times(reading, {"at": body.at})
+        said = times_as_written(body.at)
     return runs.TriggerOptions(body.inputs, at, body.priority, idempotency_key, said)
 
 

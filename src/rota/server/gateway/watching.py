@@ -68,7 +68,7 @@ async def stream_run(
     """All that happens to a run, from its latest attempt on, until nothing more does by itself.
 
     Events: `run` (it stands in another way), `step` (one began or ended), `progress`, `lines` (a
-    window of the log), `attempt` (one ended), `time` (nothing happened for a second), `end` (the
+    window of the log), `attempt` (one ended), `time` (a second has passed), `end` (the
     run with its attempts). The begin of a step comes before its lines, its end after them.
     """
     place = place_in(last_event_id) if last_event_id else None
@@ -128,7 +128,7 @@ async def stream_cart(
 ) -> EventStream:
     """A cart as it goes, with some of the items that run, until it has ended or is paused.
 
-    Events: `cart` (it stands in another way), `time` (nothing happened for a second), `end` (the
+    Events: `cart` (it stands in another way), `time` (a second has passed), `end` (the
     cart). Each has all there is to tell: who comes back asks again.
     """
     frames = _cart_frames(watch_cart(engine, cart))

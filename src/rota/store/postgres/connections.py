@@ -35,6 +35,9 @@ _AWAY = (
 _NO_TLS = "rejected SSL upgrade"
 _BY_STATEMENT = "statement pooling mode"  # what pgbouncer says that knows no transactions
 _CACHED_STATEMENTS = 640  # more than there are
+# Statistics tell that a table has grown only after a while, or never: a plan that was made when it
+# was small is not kept for long.
+_PLANS_KEPT_SECONDS = 60
 _APPLICATION = "rota"
 _POOLER_SETTING = "statement_cache_size"
 _CONNECT_SECONDS = 10.0
@@ -95,7 +98,7 @@ def _pool(settings: dict[str, Any], size: int) -> Any:
         **settings,
         min_size=0,
         max_size=size,
-        max_cached_statement_lifetime=0,
+        max_cached_statement_lifetime=_PLANS_KEPT_SECONDS,
         reset=_forget_nothing,
     )
 

@@ -66,6 +66,11 @@ _SETTINGS = """
 """
 BEGIN_WRITE = f"BEGIN ISOLATION LEVEL READ COMMITTED; {_SETTINGS}"
 BEGIN_READ = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_SETTINGS}"
+# To plan a statement for one run takes longer than to execute it, and left alone PostgreSQL plans
+# most of them each time: it expects lists of ten, so that a plan for one looks cheaper. What people
+# read and change has filters and comes rarely: it is planned for its values. A plan that is kept
+# finds its rows by key, one by one: bitmaps would read the entries of dead rows again each time.
+PINNED = "SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_bitmapscan = off"
 # Whoever waits for a lock keeps a connection from others. A renewal outlasts whoever may lock its
 # session while waiting for a gate; people wait as long as for anything else.
 _LOCK_TIMEOUTS = {
@@ -298,8 +303,9 @@ def _given_up(error: Exception) -> RotaError:
 
 
 def _begin_write(urgency: Urgency) -> str:
-    timeout = _LOCK_TIMEOUTS.get(urgency)
-    return f"{BEGIN_WRITE}; SET LOCAL lock_timeout = '{timeout}'" if timeout else BEGIN_WRITE
+    if urgency is Urgency.API:
+        return BEGIN_WRITE
+    return f"{BEGIN_WRITE}; {PINNED}; SET LOCAL lock_timeout = '{_LOCK_TIMEOUTS[urgency]}'"
 
 
 def _expect(name: str, rows: int, changed: int) -> None:

@@ -3,8 +3,8 @@
 
 -- name: keep_shape
 -- A demand on workers that nobody forgets meanwhile.
-INSERT INTO shape (id) SELECT DISTINCT id FROM unnest(:id::text[]) AS new (id) ORDER BY id
-ON CONFLICT (id) DO UPDATE SET id = excluded.id;
+INSERT INTO shape (id, worker) SELECT DISTINCT id, worker FROM unnest(:id::text[], :worker::text[]) AS new (id, worker)
+ORDER BY id ON CONFLICT (id) DO UPDATE SET id = excluded.id;
 
 -- name: lock_shapes
 -- Demands that are to be forgotten: no run begins to make them meanwhile.

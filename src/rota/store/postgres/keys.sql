@@ -16,8 +16,8 @@ FOR NO KEY UPDATE OF run SKIP LOCKED;
 -- These runs wait for keys that are short.
 UPDATE run SET state = 'BLOCKED', blocked_on = short.key, reasons = short.reasons,
     eligible_at = short.eligible_at, gate_job = CASE WHEN trigger = 'schedule' THEN job_id END
-FROM json_to_recordset(CAST(:runs AS TEXT)::json)
-    AS short (seq bigint, key text, reasons text, eligible_at bigint)
+FROM unnest(:seq::bigint[], :key::text[], :reasons::text[], :eligible_at::bigint[])
+    AS short (seq, key, reasons, eligible_at)
 WHERE run.seq = short.seq AND coalesce(run.state, '') IN ('SCHEDULED', 'BLOCKED', 'QUEUED')
 RETURNING run.id, run.project, run.chain;
 

@@ -7,5 +7,5 @@ ON CONFLICT (key) DO NOTHING RETURNING key;
 
 -- name: insert_shape
 -- A demand on workers.
-INSERT INTO shape (id) SELECT DISTINCT id FROM unnest(:id::text[]) AS new (id) ORDER BY id
-ON CONFLICT DO NOTHING;
+INSERT INTO shape (id, worker) SELECT DISTINCT id, worker FROM unnest(:id::text[], :worker::text[]) AS new (id, worker)
+ORDER BY id ON CONFLICT DO NOTHING;

@@ -82,3 +82,19 @@ async def test_one_that_waited_while_its_session_ended_gets_nothing(
     await rival.execute("COMMIT")
 
     assert await claiming == []
+
+
+async def test_their_statements_are_planned_once(store: SqlStore, scene: Scene) -> None:
+    job_id, worker = await scene.job(), await scene.worker()
+
+    for _ in range(2):
+        await scene.trigger(job_id)
+        assert await scene.claim(worker)
+
+    async with store._driver._pools.connection(Urgency.CLAIM) as connection:  # type: ignore[attr-defined]
+        [plans] = await connection.fetch(
+            "SELECT sum(custom_plans) AS custom, sum(generic_plans) AS generic"
+            " FROM pg_prepared_statements"
+        )
+    assert plans["custom"] == 0
+    assert plans["generic"] > 0

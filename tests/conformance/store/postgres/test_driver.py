@@ -331,3 +331,21 @@ async def test_a_connection_that_is_closed_during_a_transaction_makes_the_store_
     with pytest.raises(Unavailable):
         await scene.trigger(job_id)
     assert len(await scene.trigger(job_id)) == 1
+
+
+async def test_plans_are_not_kept_for_long(
+    postgres_server: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_PLANS_KEPT_SECONDS", 0.05)
+    store = await open_postgres(postgres_server.address(database))
+    oldest = "SELECT min(prepare_time) FROM pg_prepared_statements"
+
+    async with (
+        asyncio.timeout(30),
+        store._driver._pools.connection(Urgency.CLAIM) as connection,  # type: ignore[attr-defined]
+    ):
+        first = await connection.fetchval(oldest)
+        while await connection.fetchval(oldest) == first:
+            await checkpoint()
+
+    await store.close()

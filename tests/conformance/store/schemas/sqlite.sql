@@ -15,10 +15,11 @@ CREATE TABLE cart ( id TEXT PRIMARY KEY, project TEXT NOT NULL, name TEXT NOT NU
 CREATE INDEX cart_age ON cart (created_at, id);
 CREATE INDEX cart_check ON cart (check_run) WHERE check_run IS NOT NULL;
 CREATE INDEX cart_creator ON cart (created_by, created_at);
-CREATE TABLE cart_item ( cart TEXT NOT NULL, number INTEGER NOT NULL, key TEXT NOT NULL, wave INTEGER NOT NULL, job_id TEXT NOT NULL, job_version INTEGER NOT NULL, inputs TEXT, state TEXT NOT NULL, run TEXT, runs INTEGER NOT NULL DEFAULT 0, cause TEXT NOT NULL DEFAULT '', PRIMARY KEY (cart, number) ) STRICT, WITHOUT ROWID;
+CREATE TABLE cart_item ( cart TEXT NOT NULL, number INTEGER NOT NULL, key TEXT NOT NULL, wave INTEGER NOT NULL, job_id TEXT NOT NULL, job_version INTEGER NOT NULL, inputs TEXT, state TEXT NOT NULL, run TEXT, runs INTEGER NOT NULL DEFAULT 0, cause TEXT NOT NULL DEFAULT '', needs TEXT, worker TEXT, PRIMARY KEY (cart, number) ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX cart_item_key ON cart_item (cart, key);
 CREATE INDEX cart_item_open ON cart_item (cart, state, run) WHERE state = 'OPEN';
 CREATE INDEX cart_item_state ON cart_item (cart, state, wave, number);
+CREATE INDEX cart_item_stranded ON cart_item (worker, run) WHERE worker IS NOT NULL AND coalesce(state, '') = 'OPEN';
 CREATE UNIQUE INDEX cart_live ON cart (project, name) WHERE ended_at IS NULL AND state <> 'LOADING';
 CREATE INDEX cart_look ON cart (look_at) WHERE look_at IS NOT NULL;
 CREATE INDEX cart_open ON cart (shard) WHERE open > 0;
@@ -101,7 +102,9 @@ CREATE TABLE server ( id TEXT PRIMARY KEY, name TEXT NOT NULL, url TEXT NOT NULL
 CREATE TABLE session ( id TEXT PRIMARY KEY, worker TEXT NOT NULL, pool TEXT NOT NULL, slots INTEGER NOT NULL, labels TEXT NOT NULL, functions TEXT NOT NULL, guard_mode TEXT NOT NULL, version TEXT NOT NULL, lease INTEGER NOT NULL, registered_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, beats INTEGER NOT NULL DEFAULT 0, alive INTEGER NOT NULL DEFAULT 1, stopping INTEGER NOT NULL DEFAULT 0 , server TEXT NOT NULL DEFAULT '', stream INTEGER NOT NULL DEFAULT 1, resources TEXT NOT NULL DEFAULT '{}', offers TEXT NOT NULL DEFAULT '[]', trouble TEXT NOT NULL DEFAULT '', credential TEXT, barred INTEGER NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
 CREATE INDEX session_alive ON session (pool) WHERE alive = 1;
 CREATE INDEX session_ended ON session (pool, expires_at) WHERE alive = 0;
-CREATE TABLE shape ( id TEXT PRIMARY KEY ) STRICT, WITHOUT ROWID;
+CREATE INDEX session_worker ON session (worker, alive);
+CREATE TABLE shape ( id TEXT PRIMARY KEY , worker TEXT) STRICT, WITHOUT ROWID;
+CREATE INDEX shape_worker ON shape (worker);
 CREATE TABLE shard ( number INTEGER PRIMARY KEY, owner TEXT, epoch INTEGER NOT NULL DEFAULT 0, taken_at INTEGER ) STRICT;
 CREATE TABLE share_weight ( share TEXT PRIMARY KEY, weight REAL NOT NULL, updated_by TEXT NOT NULL, updated_at INTEGER NOT NULL );
 CREATE TABLE shared_key ( key TEXT PRIMARY KEY, level REAL, at INTEGER );

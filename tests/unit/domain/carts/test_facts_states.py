@@ -9,7 +9,7 @@ from rota.domain.carts.facts import (
     ItemState,
     item_state_of,
 )
-from rota.domain.states import RunState, is_final
+from rota.domain.states import Cause, RunState, is_final
 
 
 @pytest.mark.parametrize("run", RunState)
@@ -27,6 +27,10 @@ def test_an_item_ends_as_its_run_does_and_a_missed_one_is_skipped(run: RunState)
     expected = "SKIPPED" if run is RunState.MISSED else run.value
 
     assert item_state_of(run).value == expected
+
+
+def test_an_item_whose_worker_did_not_come_in_time_has_failed() -> None:
+    assert item_state_of(RunState.MISSED, Cause.NO_WORKER) is ItemState.FAILED
 
 
 def test_a_cart_that_waits_or_is_paused_is_not_over() -> None:

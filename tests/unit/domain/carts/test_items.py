@@ -54,6 +54,23 @@ def test_a_table_has_keys_numbers_and_inputs() -> None:
     ]
 
 
+def test_a_table_has_columns_for_what_items_need() -> None:
+    assert read("key,needs.worker,needs.disk,host\na,web-1,,db-1\nb,,ssd,\n") == [
+        CartItem("a", inputs={"host": "db-1"}, needs={"worker": "web-1"}),
+        CartItem("b", needs={"disk": "ssd"}),
+    ]
+
+
+def test_a_column_of_a_need_has_the_name_of_a_label() -> None:
+    assert "needs" in errors_in("key,needs.\na,web-1\n")[0]
+
+
+def test_lines_of_json_have_needs() -> None:
+    text = as_lines({"key": "a", "needs": {"worker": "web-1"}})
+
+    assert read(text, ItemsFile("fleet.jsonl")) == [CartItem("a", needs={"worker": "web-1"})]
+
+
 def test_columns_may_stand_in_any_order_and_cells_be_empty() -> None:
     assert read("host,order,key\ndb-1,,a\n,,b\n") == [
         CartItem("a", inputs={"host": "db-1"}),

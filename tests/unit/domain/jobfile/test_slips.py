@@ -119,6 +119,21 @@ JOBS: Mapping[str, tuple[Fields, str, Fields]] = {
         "write it as {path: /FOLDER}",
         {"source": {"path": "/srv"}},
     ),
+    "a ref beside the address": (
+        {"source": {"git": "https://git.example.org/app.git", "ref": "main"}},
+        "stands beside its url: git: {url: URL, ref: REF}",
+        {"source": {"git": {"url": "https://git.example.org/app.git", "ref": "main"}}},
+    ),
+    "a branch": (
+        {"source": {"git": {"url": "https://git.example.org/app.git", "branch": "main"}}},
+        'did you mean "ref"?',
+        {"source": {"git": {"url": "https://git.example.org/app.git", "ref": "main"}}},
+    ),
+    "a request that is for nothing": (
+        {"type": "http", "http": {"url": "https://pay.example.org/v1"}, "steps": None},
+        "stands below what it is for: submit: {url: URL}",
+        {"type": "http", "http": {"submit": {"url": "https://pay.example.org/v1"}}, "steps": None},
+    ),
     "a job that sleeps": ({"suspend": True}, "did you mean enabled: false?", {"enabled": False}),
     "variables in a list": (
         {"env": ["A=b"]},

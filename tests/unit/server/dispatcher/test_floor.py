@@ -7,7 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from rota.domain.errors import LockedTooLong, NotFound, RotaError, StaleStream, StaleTransition
+from rota.domain.errors import (
+    Invalid,
+    LockedTooLong,
+    NotFound,
+    RotaError,
+    StaleStream,
+    StaleTransition,
+)
 from rota.domain.ids import JobId, SessionId
 from rota.domain.spec import Delivery, Overlap
 from rota.domain.states import RunState
@@ -49,6 +56,14 @@ async def test_slots_of_attempts_that_ended_elsewhere_are_free_after_a_beat(
 
     assert before == 0
     assert await floor.claim_for(welcome.session) == 1
+
+
+async def test_nobody_is_given_the_label_that_is_a_worker_s_name(floor: Floor) -> None:
+    with pytest.raises(Invalid) as refused:
+        await floor.register(hello("web-1", labels={"worker": "web-2"}))
+
+    assert refused.value.code == "reserved_label"
+    assert (await floor.register(hello("web-1", labels={"worker": "web-1"}))).session
 
 
 async def test_the_trouble_of_a_worker_is_known_by_its_latest_beat(

@@ -9,6 +9,7 @@ from rota.domain.ids import JobId, RunId
 from rota.domain.run import Trigger
 from rota.ports.records import NewRun
 from rota.ports.work import StepOutcome
+from tests.unit.server.gateway.recorded import Recorded, follow
 from tests.unit.server.gateway.served import Served, job
 
 pytestmark = pytest.mark.anyio
@@ -313,6 +314,19 @@ async def test_triggering_makes_a_run_and_says_where_it_is(served: Served) -> No
     assert answer.headers["location"] == f"/api/v1/runs/{run['id']}"
     assert (run["state"], run["trigger"], run["created_by"]) == ("BLOCKED", "manual", "operator")
     assert run["url"] == f"/runs/{run['id']}"
+
+
+async def test_a_run_for_now_takes_four_transactions(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await served.apply(job())
+    await served.trigger("tidy")
+    recorded = Recorded()
+    follow(served.engine.store, recorded, monkeypatch)
+
+    await served.trigger("tidy")
+
+    assert recorded.round_trips == 4  # its job, the time in its id, itself, and how it is seen
 
 
 async def test_inputs_are_checked_and_kept(served: Served) -> None:

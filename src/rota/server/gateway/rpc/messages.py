@@ -365,6 +365,8 @@ def _header(header: carts_pb2.CartHeader) -> dict[str, Any]:
         "description": header.description,
         "labels": dict(header.labels),
     }
+    if header.HasField("within"):
+        document["within"] = _span(header.within, "within")
     if header.HasField("starts_at"):
         starts_at = instant_of(header.starts_at, "starts_at")
         document["starts_at"] = starts_at.isoformat()
@@ -384,17 +386,17 @@ def _failures(failures: carts_pb2.CartFailures) -> dict[str, Any]:
 def _between(between: carts_pb2.CartBetween) -> dict[str, Any]:
     document = {"check": between.check, "approve": between.approve}
     if between.HasField("wait"):
-        document["wait"] = _span(between.wait)
+        document["wait"] = _span(between.wait, "between.wait")
     return _without_empty(document)
 
 
-def _span(message: Duration) -> str:
+def _span(message: Duration, where: str) -> str:
     try:
         span: timedelta = message.ToTimedelta()
     except (ValueError, OverflowError) as error:
-        raise malformed(f"between.wait: {error}") from error
+        raise malformed(f"{where}: {error}") from error
     if span < timedelta(0):
-        raise malformed("between.wait: must not be negative")
+        raise malformed(f"{where}: must not be negative")
     return format_duration(span)
 
 

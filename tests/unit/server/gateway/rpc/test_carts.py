@@ -87,6 +87,16 @@ async def carts(calls: Calls) -> CartCalls:
 
 
 class TestSubmitting:
+    async def test_items_may_be_for_a_worker_and_wait_for_it(self, carts: CartCalls) -> None:
+        ten = Duration(seconds=600)
+        parts = stream(header(1, within=ten), batch(item("a", needs={"worker": "web-1"})))
+
+        cart = (await carts.calls("SubmitCart", parts, Role.OPERATOR)).cart
+        [listed] = (await carts("ListItems", cart=cart.id)).items
+
+        assert cart.within == ten
+        assert dict(listed.needs) == {"worker": "web-1"}
+
     async def test_large_batches_are_parsed_by_a_child(self, carts: CartCalls) -> None:
         parts = stream(header(3_000), *(batch(*items(3_000)[n::2]) for n in range(2)))
 
