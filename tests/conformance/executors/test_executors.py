@@ -42,7 +42,7 @@ from rota.walls.enclosing import Equipment, Walls, WallSettings
 from rota.walls.probe import Prober
 from rota.walls.rooms import Rooms
 from rota.worker.guard import Guard
-from testkit.http_service import BREAKS, HANGS, Reply, reply, serving
+from testkit.http_service import BREAKS, Reply, reply, serving
 from testkit.processes import cmdline, processes_of
 from testkit.servers.engines import BASE, Engine
 from tests.conformance.containers.bench import ground_on
@@ -255,7 +255,7 @@ class TestHttp(RemoteConformance):
             self._answers(Behaviour.BREAK, BREAKS, Reply(202))
             self.service.on("GET", f"/{Behaviour.POUR}", Reply(204))
             self.service.on("DELETE", f"/{Behaviour.HOLD}", Reply(200, b"tidy\n"))
-            self.service.on("DELETE", f"/{Behaviour.DEAF}", HANGS)
+            self.service.on("DELETE", f"/{Behaviour.DEAF}", Reply(body=b"..", pieces=2, pause=2.0))
             yield
 
     def _answers(self, behaviour: Behaviour, submit: Reply, status: Reply) -> None:
