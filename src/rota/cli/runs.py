@@ -11,6 +11,7 @@ from cyclopts import App, Parameter
 
 from rota.cli import times
 from rota.cli.artifacts import artifacts, download
+from rota.cli.external import external_pairs, report
 from rota.cli.failures import counted
 from rota.cli.job_views import walls_words
 from rota.cli.logs import logs
@@ -200,6 +201,7 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime, *, wide: bo
             ("step", _current(run, present)),
             ("progress", "" if run.progress is None else progress_words(run.progress)),
             ("last line", inert_output(run.note.last_line) if run.note else ""),
+            *external_pairs(run.external, present),
             ("cause", _cause(run)),
             ("message", run.message),
             ("commit", run.commit),
@@ -227,8 +229,8 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime, *, wide: bo
     if run.attempts and run.attempts[-1].steps:
         _write_steps(terminal, run.attempts[-1], wide=wide)
     for late_result in run.late_results:
-        report = f"attempt {late_result.attempt} reported {late_result.result.lower()}"
-        terminal.write(f"refused: {report} after its lease had ended")
+        told = f"attempt {late_result.attempt} reported {late_result.result.lower()}"
+        terminal.write(f"refused: {told} after its lease had ended")
 
 
 def _probe(probe: Probe) -> str:
@@ -326,6 +328,7 @@ app = App(name="run", help="List, show, watch, cancel, retry … runs.")
 app.command(logs)
 app.command(artifacts)
 app.command(download)
+app.command(report)
 
 HAS_TIMES = re.compile(r"\b(?:since|until):", re.IGNORECASE)
 Where = Annotated[

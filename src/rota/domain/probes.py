@@ -87,9 +87,12 @@ class ProbeOf:
     tries: int
 
 
-def doubt_about(run: RunId, probes: Sequence[ProbeOf]) -> tuple[str, Reason]:
-    """Return whose decision an UNKNOWN run waits for, in a few words and as a reason."""
-    message = "its worker vanished while it ran, and "
+def doubt_about(run: RunId, loss: str, probes: Sequence[ProbeOf]) -> tuple[str, Reason]:
+    """Return whose decision an UNKNOWN run waits for, in a few words and as a reason.
+
+    `loss` says why nobody knows.
+    """
+    message = f"{loss}, and "
     if probes and not is_final(probes[-1].state):
         latest = probes[-1]
         message += f"probe {latest.id} ({latest.state.lower()}) asks how it ended"

@@ -69,13 +69,13 @@ GROUP BY near.id, near.worker, near.slots, near.resources, near.labels, near.fun
 -- A demand on workers that nobody forgets meanwhile.
 INSERT INTO shape (id, worker) VALUES (:id, :worker) ON CONFLICT (id) DO UPDATE SET id = excluded.id;
 
--- name: all_shapes
--- All distinct demands on workers.
-SELECT id FROM shape;
-
 -- name: set_shape
 -- What these runs ask of a worker has changed.
 UPDATE run SET shape = :shape WHERE seq = ANY(:seqs);
+
+-- name: all_shapes
+-- All distinct demands on workers.
+SELECT id FROM shape;
 
 -- name: forget_shapes
 -- Those of these demands that no run makes any more. Only runs that lost workers do.
