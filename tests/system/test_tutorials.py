@@ -214,6 +214,7 @@ class Payer(Reader):
 
     def __init__(self, page: Path, folder: Path, rota: RotaUp, port: int) -> None:
         super().__init__(page, folder, rota)
+        self._up = rota
         self._port = port
         self.ledger: subprocess.Popen[bytes] | None = None
 
@@ -224,10 +225,10 @@ class Payer(Reader):
             return []
         if command.startswith("kill -9"):
             printed = self._printed_by(command)
-            self._rota.wait()
+            self._up.wait()
             return printed
         if command == "rota up":
-            self._rota.start()
+            self._up.start()
             return []
         return super()._typed(exchange)
 
