@@ -137,6 +137,38 @@ class TestStoppedWorker:
         assert check(evidence.marks(), [run]) == []
 
 
+class TestWorkerWithALeaseOfItsOwn:
+    def test_its_runs_survive_a_server_that_is_away_for_longer_than_others_may(
+        self, up: Up, evidence: Evidence
+    ) -> None:
+        rota = up(lease="2s")
+        rota.start_worker("patient", "--pool=patient", "--lease=1m")
+        run = start_endless(rota, evidence, pool="patient", lease="30s")
+        usual = rota.worker_pid()
+
+        freeze(rota.process.pid)
+        eventually(lambda: not is_alive(usual))  # its lease was over
+        before = len(evidence.marks())
+        eventually(lambda: len(evidence.marks()) > before + 2)
+        thaw(rota.process.pid)
+
+        eventually(lambda: rota.client.get_run(run).worker == "patient")
+        found = rota.client.get_run(run)
+        assert (found.is_final, found.attempt, found.losses) == (False, 1, 0)
+        rota.client.cancel_run(run)
+        assert settle(rota.client, found).state == "CANCELLED"
+
+    def test_a_run_that_needs_a_longer_lease_waits_for_such_a_worker(self, up: Up) -> None:
+        rota = up()
+        apply(rota.client, job("long", "true", lease="2h"))
+
+        run = rota.client.trigger("long")
+
+        assert "lease of 2h" in rota.command("why", run.id).stdout
+        rota.start_worker("patient", "--lease=2h")
+        assert settle(rota.client, run).worker == "patient"
+
+
 class TestHealthyWorker:
     def test_long_run_is_not_rescued_while_its_worker_renews(
         self, up: Up, evidence: Evidence

@@ -262,9 +262,10 @@ def write_worker(terminal: Terminal, worker: Worker) -> None:
             ("guard", worker.guard_mode),
         ],
     )
-    if worker.offers:
+    # The lease has a line of its own.
+    if offers := [each for each in worker.offers if each.kind != "lease"]:
         terminal.write("")
-        write_table(terminal, OFFERS, sorted(worker.offers, key=_place))
+        write_table(terminal, OFFERS, sorted(offers, key=_place))
 
 
 _LOOK_AGAIN_SECONDS = 0.5
@@ -315,6 +316,14 @@ def start(
             help="What it offers, as cpu=4,memory=8GiB. Default: cores and memory it may use.",
         ),
     ] = None,
+    lease: Annotated[
+        str | None,
+        Parameter(
+            metavar="DURATION",
+            help="How long its runs survive without a server, and are waited for if it vanishes."
+            " Default: what its server says.",
+        ),
+    ] = None,
     app: Annotated[
         str | None, Parameter(metavar="MODULE:APP", help="App whose Python functions it serves.")
     ] = None,
@@ -346,6 +355,7 @@ def start(
         slots=slots,
         labels=",".join(label) or None,
         resources=resources,
+        worker_lease=lease,
         app=app,
         log_level=log_level,
         join_token=join_token,

@@ -67,6 +67,7 @@ class RunRules:
     heartbeat: timedelta | None = None  # longest silence of another system; None: the timeout
     tells: tuple[str, ...] = ()  # what another system is told of, see `domain.external.Told`
     secrets: tuple[str, ...] = ()  # values that the worker must have for it
+    lease: timedelta | None = None  # the shortest that its worker may have; None: any
     probe: Retry | None = None  # how its probe is repeated; None: it has none
 
     def follow(self, upstream: str) -> Follow:
@@ -118,6 +119,7 @@ def rules_of(spec: JobSpec, shared: Collection[str] = ()) -> RunRules:
         heartbeat=spec.external.heartbeat if spec.external else None,
         tells=tuple(name for name, _ in calls_of(spec.external)) if spec.external else (),
         secrets=secrets_of(spec.http) if spec.http else (),
+        lease=spec.lease,
         probe=spec.probe.retry if spec.probe else None,
     )
 

@@ -36,7 +36,7 @@ from rota.domain.resources import (
 )
 from rota.domain.run import Reason
 from rota.domain.spec import JobType
-from rota.domain.walls import PROBES, OfferKind, demanded, missing, words_of
+from rota.domain.walls import PROBES, OfferKind, demanded, missing, offered_lease, words_of
 
 # A worker that tells no offers is of a release without walls.
 NO_OFFERS: Collection[str] = frozenset()
@@ -88,7 +88,8 @@ def shape_of(rules: RunRules, needs: Mapping[str, str] | None = None) -> str:
     if taken:
         demands["resources"] = dict(sorted(taken.items()))
     kind = "" if rules.kind == JobType.EXTERNAL else rules.kind  # those come to no worker
-    if offers := demanded(rules.walls, kind, rules.secrets):
+    lease = (f"{OfferKind.LEASE}/{offered_lease(rules.lease)}",) if rules.lease else ()
+    if offers := (*demanded(rules.walls, kind, rules.secrets), *lease):
         demands["offers"] = offers
     return _ENCODER.encode(demands) if demands else ""
 

@@ -7,12 +7,14 @@ nothing: any worker has it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from enum import StrEnum
 
 from rota.domain.files import FILES, needs_files
 from rota.domain.git import GIT, WALLED_FILES, WALLED_GIT, capabilities_of
+from rota.domain.quantities import format_duration
 from rota.domain.spec import (
     NO_LIMITS,
     Isolation,
@@ -38,6 +40,7 @@ class OfferKind(StrEnum):
     SECRET = "secret"  # noqa: S105 (a kind, no secret): a value of its settings, for headers of requests
     REGISTRY = "registry"  # a login of its settings
     CAPABILITY = "capability"  # something that its program can, such as `files`
+    LEASE = "lease"  # seconds, that the server granted: one of more does, too
     MOUNT = "mount"  # a root of what containers may see; `ROOT:rw` where they may also write
 
 
@@ -46,6 +49,7 @@ NAMED_BY_PEOPLE = frozenset(
     {OfferKind.RUN_AS, OfferKind.REGISTRY, OfferKind.MOUNT, OfferKind.SECRET}
 )
 _WRITABLE = ":rw"
+_LEASE = f"{OfferKind.LEASE}/"
 _BY_ENGINE = f"{Isolation.CONTAINER}/"
 _SHA256 = "@sha256:"
 _USUAL_REGISTRY = "docker.io"
@@ -156,6 +160,11 @@ def demanded(walls: Walls | None, kind: str = "", secrets: Collection[str] = ())
     )
 
 
+def offered_lease(lease: timedelta) -> str:
+    """Return the name of the offer of a lease, and of the demand for one of that length."""
+    return f"{lease.total_seconds():g}"
+
+
 def _kept_by(walls: Walls) -> str:
     """Return what goes before the name of a limit: those of containers are kept by the engine."""
     return _BY_ENGINE if Isolation.CONTAINER in walls.isolation else ""
@@ -177,11 +186,22 @@ def is_mounted_below(mount: Mount, roots: Iterable[str]) -> bool:
 
 def missing(demands: Iterable[str], offered: Collection[str]) -> list[str]:
     """List the demands that offers do not meet; of a missing wall not what belongs to it."""
-    lacks = [each for each in demands if each not in offered and not _is_below(each, offered)]
+    lacks = [each for each in demands if each not in offered and not _is_met(each, offered)]
     walls = [each.partition("/")[2] for each in lacks if each.startswith(f"{OfferKind.WALL}/")]
     kinds = OfferKind.NETWORK, OfferKind.LIMIT
     parts = tuple(f"{kind}/{wall}/" for kind in kinds for wall in walls)
     return [each for each in lacks if not (parts and each.startswith(parts))]
+
+
+def _is_met(demand: str, offered: Collection[str]) -> bool:
+    """Return whether another offer than that of the same words meets a demand."""
+    if demand.startswith(_LEASE):
+        return any(
+            float(each.removeprefix(_LEASE)) >= float(demand.removeprefix(_LEASE))
+            for each in offered
+            if each.startswith(_LEASE)
+        )
+    return _is_below(demand, offered)
 
 
 def _is_below(demand: str, offered: Collection[str]) -> bool:
@@ -247,14 +267,16 @@ def words_of(demand: str) -> str:
             return f"mount {name.removesuffix(_WRITABLE)}{writes}"
         case OfferKind.CAPABILITY:
             return _CAPABILITY_WORDS.get(name, name)
-        case OfferKind.TYPE:
-            return f"executor for jobs of type {name}"
-        case OfferKind.SECRET:
-            return f"secret {name}"
+        case OfferKind.LEASE:
+            return f"lease of {format_duration(timedelta(seconds=float(name)))}"
         case _:
-            return demand
+            return _NAMED[kind].format(name) if kind in _NAMED else demand
 
 
+_NAMED: Mapping[str, str] = {
+    OfferKind.TYPE: "executor for jobs of type {}",
+    OfferKind.SECRET: "secret {}",
+}
 _CAPABILITY_WORDS = {
     FILES: "transfer of files",
     PROBES: "probes",

@@ -11,6 +11,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -23,12 +24,13 @@ from rota.domain.ids import SHARD_COUNT, SessionId, micros
 from rota.domain.job import Job
 from rota.domain.json_schema import SchemaRefused, checked_schema
 from rota.domain.lateness import Lateness, is_stuck, lateness_of
+from rota.domain.lease import MAX_LEASE, MIN_LEASE
 from rota.domain.run import AttemptResult, why_not_portable
 from rota.domain.shape import WORKER
 from rota.domain.shards import Server, Shard
 from rota.domain.spec import TYPE_NAME, is_plugin_type
 from rota.domain.states import RunState
-from rota.domain.walls import OfferKind
+from rota.domain.walls import OfferKind, offered_lease
 from rota.operations.engine import Engine
 from rota.ports.files import BLOB_READ, BLOB_WRITE, COMMITS
 from rota.ports.records import Finished, Session
@@ -42,6 +44,7 @@ from rota.ports.work import (
     Fence,
     Hello,
     JobTypeNote,
+    Offer,
     Outcome,
     Report,
     StepNote,
@@ -74,7 +77,7 @@ async def register(
             code="reserved_label",
             hint="call the label otherwise",
         )
-    hello = with_checked_types(hello)
+    lease, hello = _granted(with_checked_types(hello), lease)
     credential = identity.credential if identity else None
     own = (CREDENTIAL,) if identity and identity.is_renewable else ()
     requests = (STEPS, HANDLES, COMMITS, BLOB_READ, BLOB_WRITE, *own)
@@ -84,6 +87,21 @@ async def register(
             return resumed, _welcome(resumed, resumed.expires_at - resumed.lease, tuple(requests))
     session = await engine.store.register(hello, lease, server, credential)
     return session, _welcome(session, session.registered_at, tuple(requests))
+
+
+def _granted(hello: Hello, usual: timedelta) -> tuple[timedelta, Hello]:
+    """Return the lease of a worker, which may ask for one by its offer, and what it offers then.
+
+    All that it executes has the same lease: its guardian has one deadline for everything.
+    """
+    lease = usual
+    for offer in hello.offers:
+        if offer.kind == OfferKind.LEASE:
+            with suppress(ValueError, OverflowError):
+                lease = min(max(timedelta(seconds=float(offer.name)), MIN_LEASE), MAX_LEASE)
+    rest = [offer for offer in hello.offers if offer.kind != OfferKind.LEASE]
+    granted = Offer(OfferKind.LEASE, offered_lease(lease))
+    return lease, msgspec.structs.replace(hello, offers=(*rest, granted))
 
 
 def _welcome(session: Session, now: datetime, requests: tuple[str, ...]) -> Welcome:

@@ -27,15 +27,15 @@ MAX_TOTAL = 2**48  # far more lines or bytes than anything prints, and sums of i
 KNOWN_SPECS = 10_000  # told in a stream: a worker remembers the latest, a server counts on no more
 MAX_ITEMS = 1_000  # in one request of a worker
 MAX_STEPS, MAX_NOTED_STEPS = 1_000, 100  # of an attempt; of one that goes on, the latest
-MAX_LAST_LINE = 500  # characters that a note has of it
 MAX_LABELS, MAX_NAME = 100, 200  # of a worker, as resources; characters, also of a label's value
-MAX_TEXT = 64 * 1024  # characters of a text for people
+MAX_TEXT, MAX_LAST_LINE = 64 * 1024, 500  # characters of a text for people; of one in a note
 MAX_AMOUNT, MAX_SLOTS = 10**18, 10_000  # thousandths of a resource; of a worker
 MIN_LEASE, MAX_LEASE = 0.001, 2.0**31  # seconds
 MAX_HANDLE = 4 * 1024  # bytes of what names the work of an attempt in another system
 MAX_PARCEL = 256 * 1024  # bytes of output or of outcomes in a request, unless one has more
 LAST_INSTANT = micros(datetime(2200, 1, 1, tzinfo=UTC))  # that a worker or the store's clock tells
-MIN_INSTANT, MAX_INSTANT = (micros(t.replace(tzinfo=UTC)) for t in (datetime.min, datetime.max))
+MIN_INSTANT = micros(datetime.min.replace(tzinfo=UTC))  # of due times and deadlines
+MAX_INSTANT = micros(datetime.max.replace(tzinfo=UTC))
 
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 

@@ -285,6 +285,7 @@ def cloud_credentials(environ: Mapping[str, str] | None = None) -> Mapping[str, 
 def _relations(settings: Settings) -> list[Problem]:
     problems = [
         *_lease_bounds("lease", settings.lease, MAX_LEASE),
+        *_lease_bounds("worker_lease", settings.worker_lease or settings.lease, MAX_LEASE),
         *_lease_bounds("server_lease", settings.renewed_within, _MAX_SERVER_LEASE),
         *_certificate(settings),
         *_swapped_mounts(settings),

@@ -82,6 +82,7 @@ class Settings(SourceFields):
     session_lifetime: timedelta = timedelta(hours=12)
     session_idle: timedelta = timedelta(hours=2)
     lease: timedelta = DEFAULT_LEASE
+    worker_lease: timedelta | None = None
     server: tuple[str, ...] = ()
     worker_token: str = field(default="", repr=False)
     join_token: str = field(default="", repr=False)
@@ -208,6 +209,7 @@ MEANINGS: Mapping[str, str] = {
     "session_lifetime": "how long a person stays logged in at most",
     "session_idle": "how long a person stays logged in without doing anything",
     "lease": "how long a silent worker keeps its runs",
+    "worker_lease": "the same for this worker, whatever its server says (default: what that says)",
     "server": "host:port of the server a worker serves, several separated by commas; without a port"
     f" {GRPC_PORT} (default: the one of home)",
     "worker_token": "token of the worker, from rota worker token create",
@@ -517,6 +519,7 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "session_lifetime": _duration,
     "session_idle": _duration,
     "lease": _duration,
+    "worker_lease": _duration,
     "server": _servers,
     "worker_token": _text,
     "join_token": _text,

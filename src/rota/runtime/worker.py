@@ -272,6 +272,7 @@ class GuardedWorker:
             "log_level": settings.log_level,
             "labels": json.dumps(_labels(settings)),
             "resources": json.dumps(dict(settings.resources or {})),
+            "lease": settings.worker_lease.total_seconds() if settings.worker_lease else "",
             "succeeds": ended_session,
             "launched_from": vantage(),
             "walls": walls.as_option(settings.walls),

@@ -394,7 +394,7 @@ class _Worker:
             guard_mode=guard_mode,
             version=__version__,
             succeeds=self._options.succeeds if is_swept else "",
-            offers=(*offers(has_app=bool(self._options.app)), *walls),
+            offers=(*offers(has_app=bool(self._options.app), lease=self._options.lease), *walls),
             job_types=types,
         )
 
@@ -415,13 +415,17 @@ def _http_secrets(
     )
 
 
-def offers(*, has_app: bool) -> tuple[Offer, ...]:
-    """Return the types of jobs that a worker executes, why not the rest, and what it can do."""
+def offers(*, has_app: bool, lease: str = "") -> tuple[Offer, ...]:
+    """Return the types of jobs that a worker executes, why not the rest, and what it can do.
+
+    A `lease` in seconds is asked for; its server tells what it has got.
+    """
     return (
         Offer("type", "shell"),
         Offer("type", "python", "" if has_app else "started without --app"),
         Offer("capability", FILES),
         Offer("capability", PROBES),
+        *([Offer(OfferKind.LEASE, lease)] if lease else []),
     )
 
 
@@ -439,6 +443,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--resources", type=json.loads, default={})
     parser.add_argument("--stop-grace", type=float, required=True)
     parser.add_argument("--log-level", default="info")
+    parser.add_argument("--lease", default="")
     parser.add_argument("--succeeds", default="")
     parser.add_argument("--launched-from", required=True)
     parser.add_argument("--walls", default=as_option(WallSettings()))

@@ -75,6 +75,7 @@ class JobOptions(TypedDict, total=False):
     max_losses: int
     probe: str | Sequence[str] | Mapping[str, object]
     stalled_after: Duration
+    lease: Duration
     log_limit: str
     output: Literal["auto", "blobs"]
 

@@ -83,3 +83,17 @@ async def test_what_only_another_pool_offers_is_waited_for(scene: Scene) -> None
     scene.advance(MINUTE)
 
     assert await scene.state(run) is RunState.BLOCKED
+
+
+async def test_a_run_waits_for_a_worker_whose_lease_is_long_enough(scene: Scene) -> None:
+    usual = await scene.worker("usual", offers=[Offer("lease", "30")])
+    [run] = await scene.trigger(await scene.job(lease=60 * MINUTE))
+
+    [reason] = (await scene.show(run)).reasons
+    assert reason.message.endswith("missing lease of 1h")
+    patient = await scene.worker("patient", offers=[Offer("lease", "7200")])
+    await scene.store.release_fitting(100)
+    await scene.release()
+
+    assert await scene.claim(usual) == []
+    assert [work.run for work in await scene.claim(patient)] == [run]

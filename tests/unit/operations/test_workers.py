@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from msgspec import structs
 
 from rota.domain.errors import Invalid
 from rota.domain.ids import SessionId
 from rota.domain.run import AttemptResult
-from rota.operations.workers import Refusals, bounded
-from rota.ports.work import MAX_TEXT, EndBatch, Fence, Outcome, Report, StepOutcome
-from testkit.builders import ends, outcome
+from rota.operations.workers import Refusals, bounded, register
+from rota.ports.work import MAX_TEXT, EndBatch, Fence, Offer, Outcome, Report, StepOutcome
+from testkit.builders import ends, hello, outcome
 from tests.unit.server.scheduler.timeline import Timeline
 
 FIRST, SECOND, THIRD = (Fence(f"r_{number}", 1) for number in range(3))
@@ -138,3 +140,23 @@ class TestRefusals:
         await refusals.note_acts(worker, "w1", "report", [work.fence])
 
         assert await self.told(timeline) == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("asked", "granted"),
+    [("", 30), ("7200", 7200), ("0.1", 1), ("1e9", 86400), ("nan", 30), ("long", 30)],
+)
+async def test_a_worker_gets_the_lease_that_it_asks_for_and_offers_it(
+    timeline: Timeline, asked: str, granted: int
+) -> None:
+    wish = [Offer("lease", asked)] if asked else []
+
+    session, welcome = await register(
+        timeline.engine,
+        hello("patient", offers=[Offer("type", "shell"), *wish]),
+        timedelta(seconds=30),
+    )
+
+    assert (session.lease, welcome.lease_seconds) == (timedelta(seconds=granted), granted)
+    assert session.offers == (Offer("type", "shell"), Offer("lease", str(granted)))

@@ -85,6 +85,7 @@ def build_job(document: Document) -> JobSpec:
             max_losses=int,
             probe=_probe,
             stalled_after=parse_duration,
+            lease=parse_duration,
             log_limit=parse_size,
             output=OutputKept,
         )

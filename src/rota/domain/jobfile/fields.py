@@ -46,6 +46,7 @@ from rota.domain.jobfile.sections import (
 from rota.domain.jobfile.slips import DEFAULTS_ADVICE, FILE_ADVICE, JOB_ADVICE
 from rota.domain.jobfile.types import PARAMETERS, TypeName
 from rota.domain.jobfile.walls import WALLS_OF_JOB
+from rota.domain.lease import MAX_LEASE, MIN_LEASE
 from rota.domain.quantities import format_duration, format_size
 from rota.domain.spec import (
     DEFAULT_GRACE,
@@ -254,7 +255,13 @@ _HOW_IT_ENDS = (
         "The command that tells how a run ended that is UNKNOWN, for `delivery: at_most_once`; a "
         "bare script is its `run`.",
     ),
-    Field("lease", LATER, "How long a worker may be silent."),
+    Field(
+        "lease",
+        Duration(MIN_LEASE, most=MAX_LEASE),
+        "The shortest lease that its worker may have: so long a running attempt survives without "
+        "contact to any server, and so long others wait for it once its machine is gone.",
+        examples=("2h",),
+    ),
     Field(
         "stalled_after",
         Duration(timedelta(seconds=1), most=WEEK),

@@ -398,11 +398,8 @@ def _check_probe(document: Document, at: At) -> None:
     if document.get("probe") in (None, INVALID):
         return
     place = at.child("probe")
-    if document.get("type") == JobType.HTTP:
-        place.refuse(
-            "a job of type http has no probe: its own status call tells how the work went",
-            "leave it out, and give `http` a `status`",
-        )
+    if (kind := document.get("type")) in (JobType.HTTP, JobType.EXTERNAL):
+        place.refuse(f"a job of type {kind} has no probe: the other system tells how it went")
     elif document.get("delivery") != Delivery.AT_MOST_ONCE:
         place.refuse(
             "a probe is asked about runs that are UNKNOWN, which only at_most_once leaves",

@@ -105,7 +105,6 @@ def test_full_file_is_refused_only_for_what_comes_later() -> None:
     assert [it.path.removeprefix("jobs[0].") for it in problems] == [
         "secrets",
         "steps[1].secrets",
-        "lease",
         "notify",
         "keep",
     ]
