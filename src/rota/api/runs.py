@@ -29,7 +29,10 @@ RunState = Annotated[
     ),
 ]
 Trigger = Annotated[
-    str, one_of("Why a run exists.", "schedule", "manual", "retry", "backfill", "cart", "after")
+    str,
+    one_of(
+        "Why a run exists.", "schedule", "manual", "retry", "backfill", "cart", "after", "probe"
+    ),
 ]
 Delivery = Annotated[
     str,
@@ -264,6 +267,16 @@ class LinkedRun(Answer, frozen=True, kw_only=True):
     state: RunState
 
 
+class Probe(Answer, frozen=True, kw_only=True):
+    """A run that asks, or asked, how another one ended that is UNKNOWN."""
+
+    id: str
+    attempt: int  # of the run that it asks about
+    state: RunState
+    answer: str | None = None  # completed, failed or retry; None: none, or not yet
+    tries: int = 0
+
+
 class RunDetail(Run, frozen=True, kw_only=True):
     """A run with its attempts."""
 
@@ -272,6 +285,8 @@ class RunDetail(Run, frozen=True, kw_only=True):
     external: External | None = None  # None: no other system does it
     after: LinkedRun | None = None  # the run that it follows; None: none, or it is not kept
     followed_by: tuple[LinkedRun, ...] = ()  # of jobs that follow its job now, the first ones
+    probes: tuple[Probe, ...] = ()  # that asked how it ended, the latest last
+    probe_of: str | None = None  # the run that it asks about; None: it is no probe
     title: str = ""  # of its job; "": it has none
     # Of its job, in the version that it runs; steps may differ.
     isolation: IsolationWord = ""

@@ -55,7 +55,7 @@ from rota.cli.watching import (
 )
 from rota.cli.watching import watch as watch_run
 from rota.cli.why import write_why
-from rota.sdk.answers import Attempt, LinkedRun, Run, RunDetail, Step
+from rota.sdk.answers import Attempt, LinkedRun, Probe, Run, RunDetail, Step
 from rota.sdk.client import Client
 from rota.sdk.exchange import Call
 
@@ -74,7 +74,8 @@ def _detail(run: Run) -> str:
         return f"{run.waiting}, opens {times.moment(opens, times.now())}" if opens else run.waiting
     if run.state == "SCHEDULED" and run.eligible_at:
         return f"it starts {times.relative(run.eligible_at, times.now())}"
-    return run.message or run.cause or _NOTHING
+    detail = run.message or run.cause or _NOTHING
+    return f"probe: {detail}" if run.trigger == "probe" and detail != _NOTHING else detail
 
 
 def short_detail(run: Run) -> str:
@@ -216,6 +217,8 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime, *, wide: bo
             ("retry of", run.retry_of or ""),
             ("after", _linked(run.after) if run.after else run.follows or ""),
             ("followed by", " · ".join(map(_linked, run.followed_by))),
+            ("probe of", run.probe_of or ""),
+            ("probes", " · ".join(map(_probe, run.probes))),
             ("backfill", run.backfill or ""),
             ("cart", " · ".join(part for part in (run.cart, run.item) if part)),
         ],
@@ -228,6 +231,10 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime, *, wide: bo
     for late_result in run.late_results:
         told = f"attempt {late_result.attempt} reported {late_result.result.lower()}"
         terminal.write(f"refused: {told} after its lease had ended")
+
+
+def _probe(probe: Probe) -> str:
+    return f"{probe.id} ({probe.answer or probe.state.lower()})"
 
 
 def _linked(run: LinkedRun) -> str:

@@ -67,6 +67,7 @@ class RunRules:
     heartbeat: timedelta | None = None  # longest silence of another system; None: the timeout
     tells: tuple[str, ...] = ()  # what another system is told of, see `domain.external.Told`
     secrets: tuple[str, ...] = ()  # values that the worker must have for it
+    probe: Retry | None = None  # how its probe is repeated; None: it has none
 
     def follow(self, upstream: str) -> Follow:
         """Return how it follows a job of `after`."""
@@ -117,6 +118,7 @@ def rules_of(spec: JobSpec, shared: Collection[str] = ()) -> RunRules:
         heartbeat=spec.external.heartbeat if spec.external else None,
         tells=tuple(name for name, _ in calls_of(spec.external)) if spec.external else (),
         secrets=secrets_of(spec.http) if spec.http else (),
+        probe=spec.probe.retry if spec.probe else None,
     )
 
 

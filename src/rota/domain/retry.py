@@ -9,6 +9,7 @@ from rota.domain.run import AttemptResult
 from rota.domain.spec import Backoff, Delivery, Retry
 from rota.domain.states import TRANSITIONS, Cause, RunEvent, RunState
 
+STALLED = "stalled"  # the cause of an attempt that was stopped for its silence
 _MAX_DOUBLINGS = 40
 _FIRST_DOUBLED = timedelta(seconds=1)
 _LOSSES_IN_COMPANY = 2
@@ -67,7 +68,7 @@ def _ended_badly(ending: Ending, policy: Retry, fraction: float) -> Verdict:
     if _is_retryable(ending, policy) and is_in_time:
         return _verdict(ending, RunEvent.RETRIED, _cause(ending), eligible_at)
     if ending.result is AttemptResult.TIMED_OUT:
-        return _verdict(ending, RunEvent.RAN_OUT, "timeout")
+        return _verdict(ending, RunEvent.RAN_OUT, _cause(ending))
     return _verdict(ending, RunEvent.GAVE_UP, _cause(ending))
 
 
@@ -119,7 +120,7 @@ def backoff(policy: Retry, failures: int, fraction: float) -> timedelta:
 
 def _cause(ending: Ending) -> str:
     if ending.result is AttemptResult.TIMED_OUT:
-        return "timeout"
+        return STALLED if ending.cause == STALLED else "timeout"
     if ending.cause:  # it knows more than how the process ended
         return ending.cause
     if ending.signal is not None:

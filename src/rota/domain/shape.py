@@ -36,7 +36,7 @@ from rota.domain.resources import (
 )
 from rota.domain.run import Reason
 from rota.domain.spec import JobType
-from rota.domain.walls import demanded, missing, words_of
+from rota.domain.walls import PROBES, OfferKind, demanded, missing, words_of
 
 # A worker that tells no offers is of a release without walls.
 NO_OFFERS: Collection[str] = frozenset()
@@ -91,6 +91,16 @@ def shape_of(rules: RunRules, needs: Mapping[str, str] | None = None) -> str:
     if offers := demanded(rules.walls, kind, rules.secrets):
         demands["offers"] = offers
     return _ENCODER.encode(demands) if demands else ""
+
+
+def probe_shape(rules: RunRules) -> str:
+    """Return the shape of a probe of such runs: their labels and walls, nothing they reserve.
+
+    A worker that does not know probes would take one for the run itself.
+    """
+    offers = (*demanded(rules.walls), f"{OfferKind.CAPABILITY}/{PROBES}")
+    demands: dict[str, object] = {"needs": dict(sorted(rules.needs.items()))} if rules.needs else {}
+    return _ENCODER.encode({**demands, "offers": offers})
 
 
 def alone(shape: str) -> str:

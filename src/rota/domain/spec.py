@@ -20,6 +20,7 @@ DEFAULT_PRIORITY = 5
 DEFAULT_GRACE = timedelta(seconds=10)
 DEFAULT_LOG_LIMIT = 100 * 1024 * 1024
 DEFAULT_MAX_LOSSES = 3
+DEFAULT_PROBE_TIMEOUT = timedelta(minutes=1)
 DEFAULT_ARTIFACT_BYTES = 100 * 1024 * 1024
 DEFAULT_ARTIFACT_KEEP = timedelta(days=30)
 RESERVED_ENV = "ROTA_"  # variables of a job that begin so are set by Rota alone
@@ -185,6 +186,23 @@ class Retry:
     jitter: float = 0.0  # share of the delay, 0–1, drawn at random and added
     when: frozenset[str] = frozenset({"failed", "timed_out"})
     exit_codes: frozenset[int] | None = None  # retry a failure only with one of these; None: any
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Command that tells how a run ended whose worker vanished; it may run any number of times."""
+
+    run: str | tuple[str, ...]  # as of a step
+    shell: str = "sh"
+    timeout: timedelta = DEFAULT_PROBE_TIMEOUT  # of one try
+    attempts: int = 10  # tries without an answer, until a person must decide
+    delay: timedelta = timedelta(seconds=5)  # before the first try; doubled from try to try
+    max_delay: timedelta = timedelta(minutes=5)
+
+    @property
+    def retry(self) -> Retry:
+        """Return how tries that gave no answer are repeated."""
+        return Retry(self.attempts, Backoff.EXPONENTIAL, self.delay, self.max_delay)
 
 
 def without_reserved(env: Mapping[str, str]) -> dict[str, str]:
@@ -443,6 +461,9 @@ class JobSpec:
     grace: timedelta = DEFAULT_GRACE  # between TERM and KILL
     retry: Retry = Retry()
     max_losses: int = DEFAULT_MAX_LOSSES  # worker losses a run survives
+    probe: Probe | None = None  # only of at_most_once; None: a person decides what is UNKNOWN
+    stalled_after: timedelta | None = None  # an attempt silent for so long is stopped; None: never
+    lease: timedelta | None = None  # the shortest lease a worker for it may have; None: any
     log_limit: int = DEFAULT_LOG_LIMIT  # bytes of output kept per attempt
     output: OutputKept = OutputKept.AUTO
 

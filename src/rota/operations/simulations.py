@@ -160,4 +160,5 @@ def _run(run: RunAhead, number: str, project: str) -> SimRun:
         priority=job.priority,
         share=job.share if is_ours else OTHERS,
         shape=job.shape,
+        drop_at=run.drop_at,
     )

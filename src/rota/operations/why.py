@@ -21,6 +21,7 @@ from rota.domain.ids import RunId, micros
 from rota.domain.key_gates import GATES, reasons_of
 from rota.domain.keys import Counted, Key, KeyKind, behind, kind_of, shortage
 from rota.domain.order import BOOST_SECONDS, Chain, latest_turn, share_of, turns_before
+from rota.domain.probes import doubt_about
 from rota.domain.quantities import parse_duration
 from rota.domain.resources import HTTP_SLOTS, SLOTS, UNIT, fits, format_amount, lacking, minus
 from rota.domain.run import Reason, Run
@@ -484,12 +485,9 @@ async def why(engine: Engine, run: Run, sight: Sight = EVERYTHING) -> Explanatio
             troubles = await _troubles(engine, run, sight)
             return _stands(run, f"{verb} worker {run.worker}", *troubles)
         case RunState.UNKNOWN:
-            reason = Reason(
-                gate="person",
-                message=f"{external.loss_of(run)}, and at_most_once forbids a second try",
-                action=f"rota run resolve {run.id} --as completed|failed|retry",
-            )
-            return _stands(run, "unknown: a person must decide", Obstacle(reason))
+            probes = await engine.store.probes_about(run.id)
+            summary, reason = doubt_about(run.id, external.loss_of(run), probes)
+            return _stands(run, summary, Obstacle(reason))
         case _:
             cause = f" ({run.cause})" if run.cause else ""
             return _stands(run, f"it has ended: {run.state.lower()}{cause}")

@@ -25,6 +25,7 @@ from rota.domain.ids import JobId, RunId, ServerId, SessionId
 from rota.domain.job import Job
 from rota.domain.keys import Declaration
 from rota.domain.lateness import Congestion
+from rota.domain.probes import ProbeOf
 from rota.domain.run import Attempt, LateResult, Note, Run
 from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
@@ -300,6 +301,18 @@ class RunStore(Protocol):
 
     async def resolve(self, run: RunId, state: RunState, *, actor: str) -> None:
         """Resolve an UNKNOWN run: COMPLETED, FAILED, or SCHEDULED (try again)."""
+        ...
+
+    async def settle_probes(self, limit: int) -> int:
+        """Resolve UNKNOWN runs as their probes say that have ended; return how many had."""
+        ...
+
+    async def probes_about(self, run: RunId) -> list[ProbeOf]:
+        """List the probes that asked about a run, the latest last."""
+        ...
+
+    async def probed_by(self, run: RunId) -> RunId | None:
+        """Return the run that a probe asks about; None: it is no probe."""
         ...
 
     # What a session tells of its attempts: how far they are, what names their work elsewhere.

@@ -33,6 +33,8 @@ from rota.store.store import SqlStore
 
 log = structlog.get_logger()
 
+_SET_POOLS = "rota pool set NAME --max cpu=16, and take ROTA_POOL_MAX out of the settings"
+
 _NEEDS_EXTRA = frozenset({"asyncpg", "google", "grpc", "nats", "obstore"})
 
 
@@ -46,6 +48,8 @@ async def open_backends(settings: Settings, store: SqlStore) -> AsyncIterator[En
         queue = await open_queue(settings)
         opened.push_async_callback(queue.close)
         store.publish_with(partial(publish, queue))
+        if settings.pool_max:
+            log.warning("setting.going_out_of_use", setting="pool_max", instead=_SET_POOLS)
         yield Engine(
             store,
             queue,

@@ -50,7 +50,14 @@ from rota.server.gateway.pages import Readiness
 from rota.server.gateway.parameters import GatewaySettings
 from rota.server.scheduler.carts import CartKeeper, DueTemplates
 from rota.server.scheduler.external import Announcer, ExternalKeeper
-from rota.server.scheduler.releaser import Follower, KeyKeeper, Releaser, Sweeper, WorkerWatch
+from rota.server.scheduler.releaser import (
+    Follower,
+    KeyKeeper,
+    Prober,
+    Releaser,
+    Sweeper,
+    WorkerWatch,
+)
 from rota.server.scheduler.shards import HeldShards, ShardKeeper
 from rota.server.scheduler.timekeeper import Timekeeper, TimekeeperConfig, grace_of
 from rota.server.scheduler.watches import (
@@ -89,6 +96,7 @@ class Roles:
             Releaser(self._engine, self._clock, self._held),
             CartKeeper(self._engine, self._held),
             Follower(self._engine, self._held),
+            Prober(self._engine, self._held),
             WorkerWatch(self._engine, self._held),
             KeyKeeper(self._engine, self._held),
             DueTemplates(self._engine, self._held),

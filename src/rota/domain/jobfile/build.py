@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rota.domain.jobfile.demands import build_after, build_rate_limits, build_resources
@@ -32,6 +32,7 @@ from rota.domain.spec import (
     MisfirePolicy,
     OutputKept,
     Overlap,
+    Probe,
     Retry,
     Schedule,
     Step,
@@ -82,6 +83,8 @@ def build_job(document: Document) -> JobSpec:
             grace=parse_duration,
             retry=_retry,
             max_losses=int,
+            probe=_probe,
+            stalled_after=parse_duration,
             log_limit=parse_size,
             output=OutputKept,
         )
@@ -159,6 +162,20 @@ def _retry(document: Document) -> Retry:
     # The default for the longest pause must not shorten a longer one that was asked for.
     given.setdefault("max_delay", max(_USUAL.max_delay, given.get("delay", _USUAL.delay)))
     return Retry(**given)
+
+
+def _probe(document: Document) -> Probe:
+    run = document["run"]
+    given = _given(
+        document,
+        shell=str,
+        timeout=parse_duration,
+        attempts=int,
+        delay=parse_duration,
+        max_delay=parse_duration,
+    )
+    given.setdefault("max_delay", max(_USUAL.max_delay, given.get("delay", timedelta(0))))
+    return Probe(run if isinstance(run, str) else tuple(run), **given)
 
 
 def _step(document: Document, number: int, job: Document) -> Step:

@@ -22,6 +22,7 @@ from rota.domain.jobfile.parts import (
     INPUT,
     LATER,
     MISFIRE,
+    PROBE,
     RETRY,
     SHORTEST,
     STEP,
@@ -207,7 +208,8 @@ _HOW_IT_ENDS = (
     Field(
         "delivery",
         Choice(Delivery),
-        "What a lost worker means: a new attempt, or UNKNOWN until a person decides.",
+        "What a lost worker means: a new attempt, or UNKNOWN until a person or the `probe` "
+        "decides.",
         "at_least_once",
     ),
     Field("timeout", Duration(SHORTEST), "How long one attempt may take.", examples=("1h",)),
@@ -243,9 +245,20 @@ _HOW_IT_ENDS = (
         "it in the blob store.",
         "auto",
     ),
-    Field("probe", LATER, "The command that tells how an UNKNOWN run ended."),
+    Field(
+        "probe",
+        PROBE,
+        "The command that tells how a run ended that is UNKNOWN, for `delivery: at_most_once`; a "
+        "bare script is its `run`.",
+    ),
     Field("lease", LATER, "How long a worker may be silent."),
-    Field("stalled_after", LATER, "How long a run may be silent."),
+    Field(
+        "stalled_after",
+        Duration(timedelta(seconds=1), most=WEEK),
+        "How long an attempt may print nothing and tell no progress: then it is stopped like one "
+        "that took too long, and `retry` goes by `timed_out`.",
+        examples=("20m",),
+    ),
     Field("notify", LATER, "Whom to tell about what."),
     Field("keep", LATER, "How long runs, output and artifacts are kept."),
 )

@@ -27,7 +27,7 @@ from rota.domain.quantities import parse_duration
 from rota.domain.resources import HTTP_SLOTS, SLOTS
 from rota.domain.schedule import compile_schedule, warnings
 from rota.domain.schedule.zones import load_zone
-from rota.domain.spec import Input, InputType, Isolation, JobSpec, JobType, Late, When
+from rota.domain.spec import Delivery, Input, InputType, Isolation, JobSpec, JobType, Late, When
 
 JsonScalar = str | int | float | bool
 GivenInput = JsonScalar | dict[str, Any]  # a file is a mapping, see `FileValue`
@@ -310,6 +310,8 @@ def check_job(
         _check_bound(document, at.child(name), name)
     _check_lateness(document, written, at)
     _check_retry(document.get("retry"), at.child("retry"))
+    _check_retry(document.get("probe"), at.child("probe"))
+    _check_probe(document, at)
     for index, step in enumerate(document.get("steps", ())):
         if step is not INVALID:
             _check_retry(step.get("retry"), at.child("steps").child(index).child("retry"))
@@ -376,6 +378,22 @@ def _place(problems: Iterable[Problem], at: At) -> None:
             position = position.child(int(match["index"])) if match["index"] else position
         report = position.warn if problem.warning else position.refuse
         report(problem.message, problem.hint)
+
+
+def _check_probe(document: Document, at: At) -> None:
+    if document.get("probe") in (None, INVALID):
+        return
+    place = at.child("probe")
+    if document.get("type") == JobType.HTTP:
+        place.refuse(
+            "a job of type http has no probe: its own status call tells how the work went",
+            "leave it out, and give `http` a `status`",
+        )
+    elif document.get("delivery") != Delivery.AT_MOST_ONCE:
+        place.refuse(
+            "a probe is asked about runs that are UNKNOWN, which only at_most_once leaves",
+            "add delivery: at_most_once, or leave the probe out",
+        )
 
 
 def _check_retry(retry: Document | None, at: At) -> None:

@@ -20,8 +20,8 @@ from rota.domain.external import Progress, ReportState, StatusReport, share_done
 from rota.domain.ids import RunId
 from rota.domain.job import Job
 from rota.domain.jobfile.walls import shown_walls
-from rota.domain.run import Attempt, Note, OutputState, OutputSummary, Run, StepReport
-from rota.domain.spec import EXTERNAL_POOL, GREATEST_PRIORITY, LEAST_PRIORITY
+from rota.domain.run import Attempt, Note, OutputState, OutputSummary, Run, StepReport, Trigger
+from rota.domain.spec import EXTERNAL_POOL, GREATEST_PRIORITY, LEAST_PRIORITY, Delivery
 from rota.domain.states import LEASED_STATES, RunState
 from rota.operations import external, runs, why
 from rota.operations.carts import find_cart
@@ -170,6 +170,10 @@ async def run_detail(engine: Engine, run: Run) -> api.RunDetail:
     titles = _titles(document)
     after, following = await linked_runs(engine, run)
     seen = await see_run(engine, run)
+    probes = (
+        await engine.store.probes_about(run.id) if run.delivery is Delivery.AT_MOST_ONCE else []
+    )
+    probe_of = await engine.store.probed_by(run.id) if run.trigger is Trigger.PROBE else None
     return fill(
         api.RunDetail,
         seen,
@@ -179,6 +183,8 @@ async def run_detail(engine: Engine, run: Run) -> api.RunDetail:
         external=await _external(engine, run),
         after=None if after is None else fill(api.LinkedRun, after),
         followed_by=tuple(fill(api.LinkedRun, each) for each in following),
+        probes=tuple(fill(api.Probe, each) for each in probes),
+        probe_of=probe_of,
         title=document.get("title", ""),
         **shown_walls(document),
     )

@@ -106,7 +106,6 @@ def test_full_file_is_refused_only_for_what_comes_later() -> None:
         "secrets",
         "steps[1].secrets",
         "lease",
-        "stalled_after",
         "notify",
         "keep",
     ]
