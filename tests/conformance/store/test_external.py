@@ -273,7 +273,7 @@ class TestSilence:
 
     async def test_a_silent_one_goes_on_beside_others(self, scene: Scene) -> None:
         """It has killed no worker that it would have to be kept away from."""
-        job = await scene.job(**EXTERNAL, heartbeat=MINUTE, max_losses=2)
+        job = await scene.job(**EXTERNAL, heartbeat=MINUTE, max_losses=1)
         silent, other = await scene.trigger(job, 2)
         await scene.store.begin_external(100)
         for number in (1, 2):
