@@ -29,7 +29,8 @@ _NAMES = {
         "Unreachable",
     ),
     "external": ("AsyncExternalRun", "ExternalRun"),
-    "functions": ("JobFunction",),
+    "executors": ("NotSubmitted", "RemoteRun", "Status"),
+    "functions": ("DefinedJob", "JobFunction"),
     "options": ("Retry", "cron", "every"),
     "runs": ("AsyncRunHandle", "RunHandle", "RunResult"),
 }

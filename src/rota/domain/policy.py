@@ -52,7 +52,7 @@ class Policy:
     pinned_images: bool = False  # images must be named by digest
     mounts: tuple[str, ...] | None = None  # roots; `ROOT:rw`: also to write there
     container_users: tuple[str, ...] | None = None  # None: any number but that of root
-    executors: tuple[JobType, ...] | None = None
+    executors: tuple[str, ...] | None = None  # types of jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +255,10 @@ def _of_shared_pool(bounds: Bounds, asked: RunRules) -> Iterator[Excess]:
         return
     command = f"rota pool set {pool} --project {asked.project}"
     what = "functions are plain processes, which" if asked.function else "plain processes"
+    if asked.kind:
+        what = f"jobs of type {asked.kind} are work of plain processes, which"
     message = f"{what} may not run in pool {pool}: several projects use it"
-    wall = "" if asked.function else "write isolation: sandbox; or "
+    wall = "" if asked.function or asked.kind else "write isolation: sandbox; or "
     hint = f"{wall}an admin gives it to you alone: {command}"
     yield Excess(("isolation",), message, hint, pool, command)
 

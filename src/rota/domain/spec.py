@@ -5,6 +5,7 @@ Instances come from `rota.domain.jobfile` only; whoever holds a `JobSpec` may tr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
@@ -27,11 +28,21 @@ RESERVED_ENV = "ROTA_"  # variables of a job that begin so are set by Rota alone
 
 
 class JobType(StrEnum):
+    """Types that Rota brings; others are names of plug-in types."""
+
     SHELL = "shell"
     PYTHON = "python"
     CONTAINER = "container"  # exactly the jobs whose isolation is that
     HTTP = "http"  # another system does the work: it is asked by HTTP, and looked after
     EXTERNAL = "external"  # another system does the work: it is told, and reports
+
+
+TYPE_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+
+
+def is_plugin_type(kind: str) -> bool:
+    """Return whether a type of jobs is none that Rota brings."""
+    return bool(kind) and kind not in list(JobType)
 
 
 class Isolation(StrEnum):
@@ -418,7 +429,7 @@ class After:
 class JobSpec:
     name: str
     project: str = DEFAULT_PROJECT
-    type: JobType = JobType.SHELL
+    type: str = JobType.SHELL  # a `JobType`, or the name of a plug-in type
     title: str = ""  # for people, in any script; "": its name is
     description: str = ""
     owner: str = ""
@@ -442,6 +453,7 @@ class JobSpec:
     container: Container | None = None  # exactly where the isolation is that
     http: Http | None = None  # exactly where the type is that
     external: External | None = None  # exactly where the type is that
+    parameters: Mapping[str, Any] = field(default_factory=dict)  # of a plug-in type; JSON
     env: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[str, Input] = field(default_factory=dict)
 

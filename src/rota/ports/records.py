@@ -232,6 +232,17 @@ def offered(offers: Iterable[Offer]) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownType:
+    """Type of plug-in that a worker has offered once, whether or not one does now."""
+
+    name: str
+    api_version: int  # of its plug-in; 0: not told
+    schema: Mapping[str, Any]  # of its parameters, checked; {}: they are not
+    worker: str  # that told this
+    offered_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Session:
     """A live or past presence of a worker."""
 

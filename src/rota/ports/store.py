@@ -51,6 +51,7 @@ from rota.ports.records import (
     Heartbeat,
     Idempotency,
     JobQuery,
+    KnownType,
     LedgerEntry,
     NewCalendar,
     NewJob,
@@ -408,6 +409,10 @@ class SessionStore(Protocol):
 
     async def sessions(self, *, alive_only: bool) -> list[Session]:
         """List sessions for people to read: the newest thousand."""
+        ...
+
+    async def job_types(self) -> list[KnownType]:
+        """List the types of plug-ins that workers have ever offered, by name."""
         ...
 
     async def served_pools(self) -> frozenset[str]:

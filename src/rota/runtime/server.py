@@ -220,7 +220,10 @@ class Server:
         )
         walls = await engine.store.settle_walls(self._new_walls)
         plans = [
-            await definitions.apply(engine, file, actor="rota up", is_admin=True)
+            # The worker that says which types it has is started after this.
+            await definitions.apply(
+                engine, file, actor="rota up", is_admin=True, has_new_types=True
+            )
             for file in job_files
         ]
         roles = Roles(self._settings, engine, self._clock, url)

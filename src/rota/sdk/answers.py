@@ -116,7 +116,7 @@ from rota.api.tokens import (
     WorkerToken,
 )
 from rota.api.why import Holder, NotReason, Obstacle, OrderOfService, Reserved, Why
-from rota.api.workers import Cluster, Offer, PoolQueue, Server, Shard, Worker
+from rota.api.workers import Cluster, JobType, Offer, PoolQueue, Server, Shard, Worker
 
 __all__ = [
     "FINAL_CART_STATES",
@@ -172,6 +172,7 @@ __all__ = [
     "JobAndRun",
     "JobDetail",
     "JobForecast",
+    "JobType",
     "JoinToken",
     "LateResult",
     "Lateness",

@@ -17,6 +17,18 @@ UPDATE run SET source_commit = :fetched
 WHERE id = :id AND attempt = :attempt AND session = :session AND state IN ('CLAIMED', 'PROCESSING')
     AND source_commit IS NULL;
 
+-- name: job_types
+-- Types of plug-ins that were ever offered.
+SELECT * FROM job_type ORDER BY name;
+
+-- name: keep_job_types
+-- Keep what a worker tells of types: the latest that was told holds.
+-- many: name text, api_version integer, schema text, worker text, offered_at bigint ; ORDER BY name
+INSERT INTO job_type (name, api_version, schema, worker, offered_at)
+VALUES (:name, :api_version, :schema, :worker, :offered_at)
+ON CONFLICT (name) DO UPDATE SET api_version = excluded.api_version, schema = excluded.schema,
+    worker = excluded.worker, offered_at = excluded.offered_at;
+
 -- name: session
 -- A worker's presence.
 SELECT session.*, (SELECT count(*) FROM drained_worker WHERE drained_worker.name = session.worker) AS draining,

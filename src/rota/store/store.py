@@ -431,6 +431,7 @@ class SqlStore(Transactions):
     drain_worker = write(session_scripts.drain)
     undrain_worker = write(session_scripts.undrain)
     sessions = read(session_scripts.find, Urgency.FINISH)
+    job_types = read(session_scripts.job_types)
 
     async def reap(self, expected_beats: Mapping[SessionId, int]) -> frozenset[SessionId]:
         orphaned = await self._driver.read(lambda _: session_scripts.orphaned(), Urgency.FINISH)

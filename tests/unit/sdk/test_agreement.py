@@ -77,6 +77,8 @@ CALLS: list[Call[Any]] = [
     Client.list_events(after=1, tail=1, limit=1),
     event_stream(after=1),
     Client.list_workers(all=True),
+    Client.list_job_types(),
+    Client.get_job_type("n"),
     Client.drain_worker("w"),
     Client.resume_worker("w"),
     Client.get_cluster(),

@@ -25,6 +25,7 @@ _SETTLED = {
     "task",
     "format",
     "http",
+    "parameters",
     "inputs",
     "env",
     *(field.name for field in WALLS_OF_JOB),

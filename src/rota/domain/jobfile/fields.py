@@ -44,6 +44,7 @@ from rota.domain.jobfile.sections import (
     Section,
 )
 from rota.domain.jobfile.slips import DEFAULTS_ADVICE, FILE_ADVICE, JOB_ADVICE
+from rota.domain.jobfile.types import PARAMETERS, TypeName
 from rota.domain.jobfile.walls import WALLS_OF_JOB
 from rota.domain.quantities import format_duration, format_size
 from rota.domain.spec import (
@@ -57,7 +58,6 @@ from rota.domain.spec import (
     LEAST_PRIORITY,
     Delivery,
     IntervalFrom,
-    JobType,
     Late,
     OutputKept,
     Overlap,
@@ -146,8 +146,10 @@ _WHEN = (
 _WHAT_IT_RUNS = (
     Field(
         "type",
-        Choice(JobType),
-        "What kind of work the job is; `container` is the same as `isolation: container`.",
+        TypeName(),
+        "What kind of work the job is: one that Rota brings, or a type of a "
+        "[plug-in](../howto/write-a-job-type.md) that a worker has offered; `container` is the "
+        "same as `isolation: container`.",
         "shell",
     ),
     Field(
@@ -178,6 +180,7 @@ _WHAT_IT_RUNS = (
     ),
     HTTP_OF_JOB,
     EXTERNAL_OF_JOB,
+    PARAMETERS,
     *SHORT_FORM,
     Field("secrets", LATER, "Secrets given to the job."),
 )

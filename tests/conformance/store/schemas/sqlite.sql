@@ -54,6 +54,7 @@ CREATE INDEX job_creator ON job (created_by, project, name) WHERE deleted_at IS 
 CREATE UNIQUE INDEX job_name ON job (project, name) WHERE deleted_at IS NULL;
 CREATE INDEX job_pause ON job (paused_until) WHERE paused_until IS NOT NULL;
 CREATE INDEX job_stuck ON job (stuck_since) WHERE stuck_since IS NOT NULL;
+CREATE TABLE job_type ( name TEXT PRIMARY KEY, api_version INTEGER NOT NULL, schema TEXT NOT NULL, worker TEXT NOT NULL, offered_at INTEGER NOT NULL ) STRICT, WITHOUT ROWID;
 CREATE TABLE job_version ( job_id TEXT NOT NULL, version INTEGER NOT NULL, document TEXT NOT NULL, digest TEXT NOT NULL, rules TEXT NOT NULL, created_by TEXT NOT NULL, created_at INTEGER NOT NULL, PRIMARY KEY (job_id, version) ) STRICT, WITHOUT ROWID;
 CREATE TABLE kept_key ( key TEXT PRIMARY KEY, seq INTEGER NOT NULL, amount INTEGER NOT NULL, until INTEGER NOT NULL, waits_for TEXT NOT NULL );
 CREATE INDEX kept_key_until ON kept_key (until);

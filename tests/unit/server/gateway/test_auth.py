@@ -107,6 +107,8 @@ NEEDS = {  # all others are read by viewers of the project
     "POST /api/v1/tokens": MANAGES,
     "DELETE /api/v1/tokens/{token_id}": MANAGES,
     "GET /api/v1/workers": SOMEWHERE,
+    "GET /api/v1/job-types": SOMEWHERE,
+    "GET /api/v1/job-types/{name}": SOMEWHERE,
     "GET /api/v1/cluster": SOMEWHERE,
     "GET /api/v1/servers": Need(Role.VIEWER, Verb.READ, Where.INSTALLATION),
     "GET /api/v1/shards": Need(Role.VIEWER, Verb.READ, Where.INSTALLATION),
