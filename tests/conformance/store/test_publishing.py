@@ -798,6 +798,7 @@ READS = [
     "served_pools",
     "servers",
     "sealed_logins",
+    "job_types",
     "sessions",
     "shards",
     "share_weights",
