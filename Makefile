@@ -13,13 +13,16 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version=3.11 \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up cluster chaos walls containers test check lint fmt docs bench build lock clean runtime dev
+.PHONY: help up deployment cluster chaos walls containers test check lint fmt docs bench build lock clean runtime dev
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 up: runtime ## Start Rota with the example jobs; Ctrl-C stops it
 	@exec $(BIN)/rota up --apply examples/welcome.yaml
+
+deployment: runtime ## Start a shop of five machines, and Rota, for the tutorial; Ctrl-C stops it
+	@exec $(BIN)/python examples/deployment/site.py
 
 cluster: dev ## Start a whole cluster on this machine; Ctrl-C stops it
 	@exec $(BIN)/python tools/cluster.py

@@ -29,6 +29,7 @@ _NAMES = {
         "Unreachable",
     ),
     "executors": ("NotSubmitted", "RemoteRun", "Status"),
+    "external": ("AsyncExternalRun", "ExternalRun"),
     "functions": ("DefinedJob", "JobFunction"),
     "options": ("Retry", "cron", "every"),
     "runs": ("AsyncRunHandle", "RunHandle", "RunResult"),

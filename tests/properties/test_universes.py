@@ -526,8 +526,8 @@ RULES: Mapping[str, tuple[Break, str]] = {  # how each is taken away, and what t
                 "upstream_ends",
                 (
                     "FROM upstream_end",
-                    "FROM (SELECT run_id, project, job, ended_at, state FROM upstream_end UNION ALL "
-                    "SELECT id, project, job, ended_at, 'COMPLETED' FROM run "
+                    "FROM (SELECT run_id, project, job, ended_at, state FROM upstream_end "
+                    "UNION ALL SELECT id, project, job, ended_at, 'COMPLETED' FROM run "
                     "WHERE state = 'FAILED')",
                 ),
             ),

@@ -86,6 +86,15 @@ class TestEndings:
         assert run.state == "TIMED_OUT"
         assert run.attempts[0].steps[0].result == "timed_out"
 
+    def test_silence_ends_the_run_and_says_so(self, client: Client) -> None:
+        run = execute(
+            client, "for i in 1 2 3; do echo $i; sleep 1; done; sleep 100", stalled_after="2s"
+        )
+
+        assert (run.state, run.cause) == ("TIMED_OUT", "stalled")
+        assert "printed nothing and told no progress for 2s" in run.message
+        assert log_of(client, run.id) == "1\n2\n3\n"
+
     def test_usage_is_measured(self, client: Client) -> None:
         run = execute(client, {"run": "sum(range(3_000_000))", "shell": "python"})
 

@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from testkit.processes import ROTA, RotaUp, environment
+from testkit.processes import (
+    ROTA,
+    RotaUp,
+    environment,
+    kill_all_of,
+    processes_of,
+    run_rota,
+)
+from testkit.servers.ports import free_ports
 from testkit.waiting import PATIENCE, eventually
 from tests.unit.docs.pages import ROOT, Block, Exchange, blocks, exchanges
 
 QUICKSTART = ROOT / "docs" / "quickstart.md"
 FUNCTIONS = ROOT / "docs" / "tutorials" / "python-functions.md"
-STARTS = ("make up", "rota up")  # what runs in the first shell
-ACTS = ("rota trigger", "rota apply")  # typed once; what only looks may need another look
+DEPLOYMENT = ROOT / "docs" / "tutorials" / "code-deployment.md"
+STARTS = ("make up", "make deployment", "rota up")  # what runs in the first shell
+# Typed once; what only looks may need another look.
+ACTS = ("rota trigger", "rota apply", "rota cart submit", "rota cart rollback", "rota run download")
 
 # What differs from one time to the next, and what it is compared as.
 CHANGING = (
     (re.escape(str(ROTA)), ".venv/bin/rota"),
-    (r"[rwb]_[0-9a-z]{8,}", "ID"),
+    (r"\b[rwbc]_[0-9a-z]{8,}", "ID"),
+    (r"\b[0-9a-f]{40}\b", "COMMIT"),
+    (r"\d+ bytes", "SIZE"),
     (r"token=\S+", "TOKEN"),
     (r"http://127\.0\.0\.1:\d+", "URL"),
     (r"^open (URL/login\?TOKEN|the link in \S+)", "open LINK"),  # in a file, for want of a terminal
@@ -41,8 +55,12 @@ CHANGING = (
 
 
 def comparable(text: str) -> list[str]:
-    """Its lines in any order: two streams come together, and what is next depends on the day."""
-    return sorted(_compared(line) for line in text.rstrip().splitlines())
+    """Its lines in any order: two streams come together, and what is next depends on the day.
+
+    How often a cart is seen on its way depends on the machine.
+    """
+    lines = [_compared(line) for line in text.rstrip().splitlines()]
+    return sorted(line for line in lines if not re.match(r"wave \d|▶ web-", line))
 
 
 def _compared(line: str) -> str:
@@ -54,10 +72,13 @@ def _compared(line: str) -> str:
 class Reader:
     """Somebody who does what a page says, in a folder of their own."""
 
-    def __init__(self, page: Path, folder: Path, rota: RotaUp) -> None:
+    def __init__(
+        self, page: Path, folder: Path, rota: RotaUp | Shop, instead: tuple[str, str] = ("", "")
+    ) -> None:
         self._page = page
         self._folder = folder
         self._rota = rota
+        self._instead = instead  # of what commands say, what is so here
         self._environ = {**environment(rota.home), "COLUMNS": "120"}
         self._environ["PATH"] = f"{ROTA.parent}{os.pathsep}{self._environ['PATH']}"
 
@@ -86,7 +107,7 @@ class Reader:
     def _printed_by(self, command: str) -> list[str]:
         """As on a terminal, where both streams come together."""
         ended = subprocess.run(
-            ["bash", "-c", command],
+            ["bash", "-c", command.replace(*self._instead)],
             env=self._environ,
             cwd=self._folder,
             stdin=subprocess.DEVNULL,
@@ -99,6 +120,45 @@ class Reader:
         is_plan = "--plan" in command
         assert ended.returncode == (20 if is_plan else 0), f"{command}\n{ended.stdout}"
         return comparable(ended.stdout)
+
+
+class Shop:
+    """The machines of the tutorial of deployments, started as the page says."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.home = folder / ".rota"
+        self._log = folder / "shop.log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "examples/deployment/site.py", f"--port={port}"],
+                env=environment(self.home),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def start(self) -> Shop:
+        """Wait until it says how to go on, and all machines are there."""
+        eventually(lambda: "Next, in another shell" in self.printed())
+        eventually(self._has_all_machines)
+        return self
+
+    def _has_all_machines(self) -> bool:
+        listed = run_rota("worker", "list", "-o", "name", environ=environment(self.home))
+        return listed.stdout.count("web-") == 5
+
+    def printed(self) -> str:
+        assert self._process.poll() is None
+        return self._log.read_text()
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.wait(PATIENCE.total_seconds())
+        left = processes_of(self.home)
+        kill_all_of(self.home)
+        assert not left
 
 
 def differences(reader: Reader) -> dict[str, tuple[list[str], list[str]]]:
@@ -141,5 +201,22 @@ def test_tutorial_of_functions_prints_what_it_says(folder: Path) -> None:
         found = differences(Reader(FUNCTIONS, folder, rota.start()))
     finally:
         rota.close()
+
+    assert found == {}
+
+
+def test_tutorial_of_deployments_prints_what_it_says(folder: Path) -> None:
+    [port] = free_ports(1)
+    here = f"127.0.0.1:{port}"
+    shutil.copytree(ROOT / "examples" / "deployment", folder / "examples" / "deployment")
+    jobs = folder / "examples" / "deployment" / "deploy.yaml"
+    jobs.write_text(jobs.read_text().replace("127.0.0.1:7790", here))
+    shop = Shop(folder, port)
+
+    try:
+        reader = Reader(DEPLOYMENT, folder, shop.start(), ("127.0.0.1:7790", here))
+        found = differences(reader)
+    finally:
+        shop.close()
 
     assert found == {}

@@ -143,6 +143,7 @@ class SimulatedJob(Answer, frozen=True, kw_only=True):
     waits: Waits
     start_within: float | None = None  # the objective; None: there is none
     late: int = 0  # runs that missed it
+    dropped: int = 0  # those of them that were too late to start, as `late: drop` says
 
 
 class SimulatedPriority(Waits, frozen=True, kw_only=True):

@@ -46,6 +46,7 @@ class Pool(Answer, frozen=True, kw_only=True):
     other_projects: int = 0  # how many more
     is_private: bool = False  # plain processes may not run there while several projects use it
     refuses_processes: bool = False  # several do, and it or the installation keeps processes out
+    max: Mapping[str, str] = {}  # the most that one run may ask for; what is missing: any
 
 
 class Defaults(Answer, frozen=True, kw_only=True):

@@ -389,6 +389,7 @@ def _write_pool(terminal: Terminal, pool: Pool) -> None:
         ("workers", f"{pool.workers:,}"),
         ("projects", _users(pool)),
         ("processes", _processes(pool)),
+        ("largest run", _amounts(pool.max)),
     ]
     write_pairs(terminal, pairs)
 
@@ -406,30 +407,65 @@ def set_pool(
             help="Keep plain processes out while several projects may use it.",
         ),
     ] = None,
+    most: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--max",
+            metavar="NAME=AMOUNT",
+            help="The most that one run may ask for, as cpu=16 or memory=64GiB; repeat it for more,"
+            " `any` for no such limit.",
+        ),
+    ] = (),
     giving: Giving = GIVING,
 ) -> None:
-    """Give a pool to projects, or to all. Jobs of others start nothing there any more.
+    """Give a pool to projects, or to all, and say how large their runs may be.
 
-    In stores of earlier releases plain processes run in shared pools until these are private.
+    Jobs of other projects start nothing there any more, and jobs that ask for more are refused. In
+    stores of earlier releases plain processes run in shared pools until these are private.
     """
-    if (giving.project and shared) or not (giving.project or shared or private is not None):
+    is_given = bool(giving.project) or shared
+    if (giving.project and shared) or not (is_given or private is not None or most):
         raise CommandFailed(
-            "say who may use it, in one way",
+            "say who may use it, in one way, or how large runs may be",
             code=Exit.USAGE,
-            hint="--project NAME, or --shared; and perhaps --private",
+            hint="--project NAME, or --shared; and perhaps --private; or --max cpu=16",
         )
-    done = _words_of_use(giving.project, private, is_given=bool(giving.project) or shared)
+    largest = _largest(most)
+    done = _words_of_use(giving.project, private, is_given=is_given)
+    if largest is not None:
+        bound = f"for runs of at most {_amounts(largest)}" if largest else "for runs of any size"
+        done = ", ".join(filter(None, [done, bound]))
     if giving.dry_run:
         giving.rehearse(f"would make pool {name} {done}")
     projects = giving.project if giving.project or shared else None
     with giving.connect() as client:
-        given = ask(client, Client.put_pool(name, projects, private=private))
+        given = ask(client, Client.put_pool(name, projects, private=private, max=largest))
     print_one(
         giving,
         given,
         name=lambda pool: pool.name,
         page=lambda terminal, pool: terminal.tell(inert(f"pool {pool.name} is {done} now")),
     )
+
+
+def _largest(written: Sequence[str]) -> dict[str, str] | None:
+    """Parse NAME=AMOUNT; None: nothing is said, and what was said before stays."""
+    if not written:
+        return None
+    if tuple(written) == (_ANY,):
+        return {}
+    pairs = [each.partition("=") for each in written]
+    if wrong := [name for name, equals, amount in pairs if not (name and equals and amount)]:
+        raise CommandFailed(
+            f"--max {wrong[0]} is not NAME=AMOUNT",
+            code=Exit.USAGE,
+            hint="--max cpu=16 --max memory=64GiB, or --max any",
+        )
+    return {name: amount for name, _, amount in pairs}
+
+
+def _amounts(amounts: Mapping[str, str]) -> str:
+    return ", ".join(f"{amount} {name}" for name, amount in amounts.items())
 
 
 def _words_of_use(projects: Sequence[str], private: bool | None, *, is_given: bool) -> str:

@@ -96,7 +96,7 @@ def _cells_of_job(job: SimulatedJob | None) -> Sequence[str]:
     if job is None:
         return ("–",) * 4
     lengths = times.length(job.waits.p90), times.length(job.waits.longest)
-    late = "–" if job.start_within is None else f"{job.late:,}"
+    late = late_in_words(job)
     return (f"{job.waits.runs:,}", *lengths, late)
 
 
@@ -155,8 +155,10 @@ def _tables(report: Report) -> Iterator[tuple[Sequence[str], Iterable[Sequence[s
     )
 
 
-def late_in_words(job: JobResult) -> str:
-    return "–" if job.start_within is None else f"{job.late:,}"
+def late_in_words(job: JobResult | SimulatedJob) -> str:
+    if job.start_within is None:
+        return "–"
+    return f"{job.late:,} ({job.dropped:,} dropped)" if job.dropped else f"{job.late:,}"
 
 
 def _stretches(found: Sequence[Saturation]) -> Iterator[str]:

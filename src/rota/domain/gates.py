@@ -271,15 +271,15 @@ class JobRules(NamedTuple):
 
     def counts(self, trigger: Trigger, state: RunState) -> bool:
         """Return whether a run of this kind must be seen by those that come after it."""
-        if trigger is Trigger.SCHEDULE:
-            return True
         is_limited = trigger is Trigger.BACKFILL or self.max_concurrency is not None
-        return is_limited and state in SLOT_STATES
+        is_counted = is_limited and state in SLOT_STATES and trigger is not Trigger.PROBE
+        return trigger is Trigger.SCHEDULE or is_counted
 
     def lets_any_go(self, trigger: Trigger) -> bool:
         """Return whether runs of this kind go at once, however many there are."""
-        takes_turns = trigger is Trigger.SCHEDULE or trigger is Trigger.BACKFILL
-        return not takes_turns and self.max_concurrency is None and self.closed is None
+        if self.max_concurrency is not None or self.closed is not None:
+            return trigger is Trigger.PROBE  # the run that it asks about has passed
+        return trigger is not Trigger.SCHEDULE and trigger is not Trigger.BACKFILL
 
 
 @dataclass(frozen=True, slots=True)

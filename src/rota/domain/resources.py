@@ -113,6 +113,18 @@ def parse_amount(written: float | str) -> int:
     return amount
 
 
+def parse_named_amount(name: str, text: str) -> int:
+    """Parse thousandths of a resource of workers; a ValueError that names it otherwise."""
+    if name in (SLOTS, HTTP_SLOTS):
+        raise ValueError(f"{name} are not among the resources: the setting {name} says how many")
+    if name == _IN_BYTES and text.isdecimal():
+        raise ValueError(f"{name}={text} has no unit: write a size such as {text}GiB")
+    try:
+        return parse_amount(text)
+    except ValueError as error:
+        raise ValueError(f"{name}={text} is {error}") from error
+
+
 def format_amount(name: str, amount: int) -> str:
     """Format thousandths of a resource as people write them: memory as a size."""
     if name == _IN_BYTES and amount % UNIT == 0:

@@ -9,6 +9,7 @@ from rota.domain.run import AttemptResult
 from rota.domain.spec import Backoff, Delivery, Retry
 from rota.domain.states import TRANSITIONS, Cause, RunEvent, RunState
 
+STALLED = "stalled"  # the cause of an attempt that was stopped for its silence
 _MAX_DOUBLINGS = 40
 _FIRST_DOUBLED = timedelta(seconds=1)
 _LOSSES_IN_COMPANY = 2
@@ -30,7 +31,7 @@ class Ending:
     is_cancel_requested: bool = False
     deadline_at: datetime | None = None
     has_handle: bool = False  # the next attempt goes on with the work that another system does
-    cause: str = ""  # the worker's word for what stopped it, such as `oom`; "": it has none
+    cause: str = ""  # a word for what stopped it, such as `oom` or `silent`; "": there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def _ended_badly(ending: Ending, policy: Retry, fraction: float) -> Verdict:
     if _is_retryable(ending, policy) and is_in_time:
         return _verdict(ending, RunEvent.RETRIED, _cause(ending), eligible_at)
     if ending.result is AttemptResult.TIMED_OUT:
-        return _verdict(ending, RunEvent.RAN_OUT, "timeout")
+        return _verdict(ending, RunEvent.RAN_OUT, _cause(ending))
     return _verdict(ending, RunEvent.GAVE_UP, _cause(ending))
 
 
@@ -80,7 +81,7 @@ def _worker_gone(ending: Ending, max_losses: int) -> Verdict:
         return _verdict(ending, RunEvent.CANCELLED, Cause.CANCELLED)
     is_blamed = ending.result is AttemptResult.LOST and ending.counts
     if is_blamed and ending.losses + 1 > max_losses:
-        return _verdict(ending, RunEvent.QUARANTINED, "poison")
+        return _verdict(ending, RunEvent.QUARANTINED, ending.cause or "poison")
     return _verdict(ending, RunEvent.LOST, cause, ending.now)
 
 
@@ -119,7 +120,7 @@ def backoff(policy: Retry, failures: int, fraction: float) -> timedelta:
 
 def _cause(ending: Ending) -> str:
     if ending.result is AttemptResult.TIMED_OUT:
-        return "timeout"
+        return STALLED if ending.cause == STALLED else "timeout"
     if ending.cause:  # it knows more than how the process ended
         return ending.cause
     if ending.signal is not None:

@@ -31,6 +31,7 @@ class Trigger(StrEnum):
     BACKFILL = "backfill"
     CART = "cart"
     AFTER = "after"  # a run of a job that it follows has completed
+    PROBE = "probe"  # it asks how another run ended, which is UNKNOWN
 
 
 class AttemptResult(StrEnum):

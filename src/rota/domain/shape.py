@@ -36,7 +36,7 @@ from rota.domain.resources import (
 )
 from rota.domain.run import Reason
 from rota.domain.spec import JobType
-from rota.domain.walls import demanded, missing, words_of
+from rota.domain.walls import PROBES, OfferKind, demanded, missing, words_of
 
 # A worker that tells no offers is of a release without walls.
 NO_OFFERS: Collection[str] = frozenset()
@@ -87,9 +87,20 @@ def shape_of(rules: RunRules, needs: Mapping[str, str] | None = None) -> str:
     taken = {**rules.resources, **(ONE_HTTP_SLOT if rules.kind == JobType.HTTP else {})}
     if taken:
         demands["resources"] = dict(sorted(taken.items()))
-    if offers := demanded(rules.walls, rules.kind, rules.secrets):
+    kind = "" if rules.kind == JobType.EXTERNAL else rules.kind  # those come to no worker
+    if offers := demanded(rules.walls, kind, rules.secrets):
         demands["offers"] = offers
     return _ENCODER.encode(demands) if demands else ""
+
+
+def probe_shape(rules: RunRules) -> str:
+    """Return the shape of a probe of such runs: their labels and walls, nothing they reserve.
+
+    A worker that does not know probes would take one for the run itself.
+    """
+    offers = (*demanded(rules.walls), f"{OfferKind.CAPABILITY}/{PROBES}")
+    demands: dict[str, object] = {"needs": dict(sorted(rules.needs.items()))} if rules.needs else {}
+    return _ENCODER.encode({**demands, "offers": offers})
 
 
 def alone(shape: str) -> str:

@@ -14,12 +14,14 @@ from typing import Any
 
 DEFAULT_PROJECT = "default"
 DEFAULT_POOL = "default"
+EXTERNAL_POOL = "_external"  # of jobs that other systems do: no worker can be in it, as no name
 LEAST_PRIORITY, GREATEST_PRIORITY = 0, 9
 PRIORITIES = range(LEAST_PRIORITY, GREATEST_PRIORITY + 1)
 DEFAULT_PRIORITY = 5
 DEFAULT_GRACE = timedelta(seconds=10)
 DEFAULT_LOG_LIMIT = 100 * 1024 * 1024
 DEFAULT_MAX_LOSSES = 3
+DEFAULT_PROBE_TIMEOUT = timedelta(minutes=1)
 DEFAULT_ARTIFACT_BYTES = 100 * 1024 * 1024
 DEFAULT_ARTIFACT_KEEP = timedelta(days=30)
 RESERVED_ENV = "ROTA_"  # variables of a job that begin so are set by Rota alone
@@ -32,10 +34,11 @@ class JobType(StrEnum):
     PYTHON = "python"
     CONTAINER = "container"  # exactly the jobs whose isolation is that
     HTTP = "http"  # another system does the work: it is asked by HTTP, and looked after
+    EXTERNAL = "external"  # another system does the work: it is told, and reports
 
 
-# Names that only Rota itself may give a type, in this release or a later one.
-RESERVED_TYPES = frozenset({*JobType, "external"})
+# Names that no plug-in may give a type.
+RESERVED_TYPES = frozenset(JobType)
 TYPE_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 
@@ -198,6 +201,23 @@ class Retry:
     exit_codes: frozenset[int] | None = None  # retry a failure only with one of these; None: any
 
 
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Command that tells how a run ended whose worker vanished; it may run any number of times."""
+
+    run: str | tuple[str, ...]  # as of a step
+    shell: str = "sh"
+    timeout: timedelta = DEFAULT_PROBE_TIMEOUT  # of one try
+    attempts: int = 10  # tries without an answer, until a person must decide
+    delay: timedelta = timedelta(seconds=5)  # before the first try; doubled from try to try
+    max_delay: timedelta = timedelta(minutes=5)
+
+    @property
+    def retry(self) -> Retry:
+        """Return how tries that gave no answer are repeated."""
+        return Retry(self.attempts, Backoff.EXPONENTIAL, self.delay, self.max_delay)
+
+
 def without_reserved(env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that a job may set itself: reserved ones are Rota's alone."""
     return {name: value for name, value in env.items() if not name.startswith(RESERVED_ENV)}
@@ -315,6 +335,15 @@ class Http:
 
 
 @dataclass(frozen=True, slots=True)
+class External:
+    """Calls of a job of type `external`, whose end another system reports."""
+
+    announce: HttpCall | None = None  # None: it looks for runs itself
+    cancel: HttpCall | None = None  # None: nobody tells it of a cancel
+    heartbeat: timedelta | None = None  # longest silence between reports; None: the timeout
+
+
+@dataclass(frozen=True, slots=True)
 class Git:
     """Git repository that the code of a job is fetched from."""
 
@@ -425,6 +454,7 @@ class JobSpec:
     limits: RunLimits = NO_LIMITS
     container: Container | None = None  # exactly where the isolation is that
     http: Http | None = None  # exactly where the type is that
+    external: External | None = None  # exactly where the type is that
     parameters: Mapping[str, Any] = field(default_factory=dict)  # of a plug-in type; JSON
     env: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[str, Input] = field(default_factory=dict)
@@ -445,6 +475,9 @@ class JobSpec:
     grace: timedelta = DEFAULT_GRACE  # between TERM and KILL
     retry: Retry = Retry()
     max_losses: int = DEFAULT_MAX_LOSSES  # worker losses a run survives
+    probe: Probe | None = None  # only of at_most_once; None: a person decides what is UNKNOWN
+    stalled_after: timedelta | None = None  # an attempt silent for so long is stopped; None: never
+    lease: timedelta | None = None  # the shortest lease a worker for it may have; None: any
     log_limit: int = DEFAULT_LOG_LIMIT  # bytes of output kept per attempt
     output: OutputKept = OutputKept.AUTO
 

@@ -25,6 +25,7 @@ from rota.domain.spec import (
     run_limits,
 )
 
+PROBES = "probes"  # it knows a probe from the run that this asks about
 LIMITS = tuple(each.name for each in fields(RunLimits))
 
 
@@ -86,8 +87,10 @@ PLAIN = Walls()
 
 def walls_of(spec: JobSpec) -> Walls | None:
     """Return what a job asks for; None: plain processes."""
-    behind = [_wall_of(spec, step) for step in spec.steps or (None,)]
-    limits = [run_limits(spec, step) for step in spec.steps or (None,)]
+    # The probe has the walls of the job itself.
+    steps = (*spec.steps, None) if spec.probe else spec.steps or (None,)
+    behind = [_wall_of(spec, step) for step in steps]
+    limits = [run_limits(spec, step) for step in steps]
     container = spec.container
     found = Walls(
         isolation=tuple(sorted({isolation for isolation, _, _ in behind})),
@@ -254,6 +257,7 @@ def words_of(demand: str) -> str:
 
 _CAPABILITY_WORDS = {
     FILES: "transfer of files",
+    PROBES: "probes",
     GIT: "code from git",
     WALLED_GIT: "code from git behind walls",
     WALLED_FILES: "files behind walls",

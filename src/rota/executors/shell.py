@@ -100,16 +100,20 @@ def step_variables(attempt: Mapping[str, str], step: Step) -> dict[str, str]:
 def rota_variables(assignment: Assignment, output: Path, progress: Path) -> dict[str, str]:
     """Return the variables that identify the run, and name the files for results and progress."""
     work, spec = assignment.work, assignment.spec
-    cart = {"ROTA_CART": work.cart, "ROTA_ITEM": work.item}
-    return {name: value for name, value in cart.items() if value is not None} | {
-        "ROTA_RUN_ID": work.run,
+    few = {"ROTA_CART": work.cart, "ROTA_ITEM": work.item}
+    fence = work.fence
+    if work.probed is not None:  # a probe is told what the run that it asks about was told
+        few["ROTA_PROBE"] = str(work.attempt)
+        fence = work.probed
+    return {name: value for name, value in few.items() if value is not None} | {
+        "ROTA_RUN_ID": fence.run,
         "ROTA_JOB": spec.name,
         "ROTA_PROJECT": spec.project,
         "ROTA_DUE_AT": instant(work.due_at)
         .isoformat(timespec="microseconds")
         .replace("+00:00", "Z"),
-        "ROTA_ATTEMPT": str(work.attempt),
-        "ROTA_FENCE": str(work.number),
+        "ROTA_ATTEMPT": str(fence.attempt),
+        "ROTA_FENCE": str(fence.number),
         "ROTA_OUTPUT": str(output),
         "ROTA_PROGRESS": str(progress),
         "TRACEPARENT": traceparent(work.run, work.attempt),

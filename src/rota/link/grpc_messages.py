@@ -541,6 +541,7 @@ def _dispatch_message(dispatch: Dispatch) -> pb.Dispatch:
         handles={at: handle.encode() for at, handle in batch.handles.items()},
         specs=[_spec_message(entry) for entry in dispatch.specs],
         commits=batch.commits,
+        probes={at: pb.ProbedAttempt(run=f.run, fence=f.number) for at, f in batch.probes.items()},
     )
 
 
@@ -574,6 +575,7 @@ def _dispatch_from(message: pb.Dispatch) -> Dispatch:
         },
         {at: handle.decode("utf-8", "replace") for at, handle in message.handles.items()},
         dict(message.commits),
+        {at: Fence(each.run, each.fence) for at, each in message.probes.items()},
     )
     return Dispatch(batch, tuple(_readable_specs(message.specs)), message.first)
 

@@ -44,7 +44,7 @@ class BackfillRequest:
 
 async def plan(engine: Engine, job: Job, request: BackfillRequest) -> BackfillPlan:
     """Return what a backfill would run and what it would leave out; write nothing."""
-    require_runnable(engine, job)
+    await require_runnable(engine, job)
     now = await engine.store.now()
     _refuse_range(request, now)
     until = answered_end(request.until or now, job.next_at, now)

@@ -237,7 +237,7 @@ async def _read(
     if names:
         query = JobQuery(project=project, names=sorted(names), limit=len(names))
         for job in await engine.store.jobs(query):
-            require_runnable(engine, job)
+            await require_runnable(engine, job)
             reader.jobs[job.name] = ItemJob.of(job)
     # Thousands of inputs take a while to check, and leases are renewed on this loop.
     new = await asyncio.to_thread(reader.read_all, chunk)

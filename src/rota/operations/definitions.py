@@ -33,7 +33,12 @@ from rota.operations.planned_jobs import (
     removed_job,
     with_notes,
 )
-from rota.operations.planned_limits import Circumstances, plan_limits, refuse_over_quota
+from rota.operations.planned_limits import (
+    Circumstances,
+    largest_runs,
+    plan_limits,
+    refuse_over_quota,
+)
 from rota.operations.projects import plan_projects
 from rota.ports.carts import TemplateChanges
 from rota.ports.records import JobQuery, NewCalendar, NewJob, RemovedJob
@@ -314,15 +319,17 @@ async def delete(engine: Engine, job: Job, *, actor: str) -> None:
     await retry_if_fired(remove)
 
 
-def require_runnable(engine: Engine, job: Job) -> None:
+async def require_runnable(engine: Engine, job: Job) -> None:
     """Raise `Conflict` unless the job may run at all, and its pool takes runs that large."""
     if not job.enabled:
         raise Conflict(
             f"job {job.name} is disabled", code="job_disabled", hint=f"rota job enable {job.name}"
         )
     pool = job.document.get("pool", DEFAULT_POOL)
-    most = engine.pools.largest.get(pool, {})
-    demand = build_resources(job.document.get("resources", {})) if most else {}
+    demand = build_resources(job.document.get("resources", {}))
+    if not demand:
+        return
+    most = (await largest_runs(engine, [pool]))[pool]
     if refused := exceeding(demand, most):
         raise Conflict(
             f"job {job.name}: {refusal_of(pool, refused[0], demand, most)}",

@@ -31,11 +31,12 @@ from rota.domain.forecast.expansion import (
 from rota.domain.forecast.placing import Program
 from rota.domain.gates import AFTER, ClosableJob, Gate, after_key, opens_at
 from rota.domain.ids import JobId, instant, micros
+from rota.domain.job import RunRules
 from rota.domain.jobfile.build import build_schedule
 from rota.domain.keys import KeyKind, kind_of
 from rota.domain.run import Trigger
 from rota.domain.schedule import Timetable, compile_schedule
-from rota.domain.spec import Overlap, When
+from rota.domain.spec import Late, Overlap, When
 from rota.domain.states import RunState
 from rota.operations.forecast_inputs import Inputs, JobsAhead
 from rota.ports.forecasts import ComingJob, OpenCart, OpenRun
@@ -118,7 +119,16 @@ def _waiting(run: OpenRun, inputs: Inputs, jobs: JobsAhead) -> RunAhead:
         seconds=job.durations.usual,
         made_at=inputs.seconds_to(run.created_at),
         id=run.id,
+        drop_at=_drop_at(run, inputs, jobs),
     )
+
+
+def _drop_at(run: OpenRun, inputs: Inputs, jobs: JobsAhead) -> float:
+    """Return from when on a waiting run may not start any more."""
+    rules = jobs.rules.get(run.job_id)
+    if rules is None or rules.start_within is None or not rules.drops_late(run.trigger):
+        return inf
+    return inputs.seconds_to(run.release_at) + rules.start_within.total_seconds()
 
 
 def _open_from(run: OpenRun, job: JobAhead, ready_at: float) -> float:
@@ -181,12 +191,16 @@ def scheduled_runs(inputs: Inputs, jobs: JobsAhead, schedules: Mapping[JobId, Co
     for job, coming in schedules.items():
         expanded = _opened(jobs.scheduled[job], expand(coming, inputs.until), now)
         is_cut |= expanded.is_cut
+        rules = jobs.rules[job]
         if jobs.upstreams(job):
             made = _as_they_come(jobs.scheduled[job], expanded, now)
+            _bound_waits(made, rules)
             since = _dues_before(known[job], coming, expanded)
             due[job] = _due_runs(made, since, jobs.rules[job].after_within, now)
         else:
-            runs += _runs(jobs.scheduled[job], expanded, jobs.rules[job].overlap, now)
+            made = _runs(jobs.scheduled[job], expanded, rules.overlap, now)
+            _bound_waits(made, rules)
+            runs += [run for run in made if run.drop_at > run.ready_at]
     return _first_of(Scheduled(runs, due, is_cut))
 
 
@@ -196,6 +210,16 @@ def _opened(job: JobAhead, expanded: Expanded, now: int) -> Expanded:
         return expanded
     comes = [max((at - now) / _MICROS, 0.0) for at in expanded.ready]
     return replace(expanded, ready=[now + round(job.open_from(at) * _MICROS) for at in comes])
+
+
+def _bound_waits(runs: Iterable[RunAhead], rules: RunRules) -> None:
+    """Note until when runs may start at all."""
+    if rules.late is not Late.DROP or rules.start_within is None:
+        return
+    within = rules.start_within.total_seconds()
+    for run in runs:
+        released_at = run.ready_at if run.ready_at > 0 else min(run.due_at, 0.0)
+        run.drop_at = released_at + within
 
 
 def _first_of(found: Scheduled) -> Scheduled:

@@ -98,10 +98,21 @@ async def _sessions(engine: Engine, file: JobFile) -> list[Session]:
     return await open_sessions(engine, file.projects, alive_only=False) if is_asked else []
 
 
+async def largest_runs(engine: Engine, pools: Collection[str]) -> Mapping[str, Vector]:
+    """Return the most that one run may ask of its worker, by pool; what is missing takes any.
+
+    What the pool says goes before what the settings of this server say, of each resource.
+    """
+    told = await engine.store.most_of_pools(sorted(pools))
+    settings = engine.pools.largest
+    return {pool: {**settings.get(pool, {}), **told.get(pool, {})} for pool in pools}
+
+
 async def _largest(engine: Engine, file: JobFile) -> Mapping[str, Vector]:
     """Return how large runs may be by pool; nothing of pools that are other projects' alone."""
-    largest = engine.pools.largest
-    closed = await engine.store.closed_pools(file.projects) if largest else ()
+    asked = {entry.spec.pool for entry in file.jobs if _takes_resources(entry)}
+    largest = await largest_runs(engine, asked) if asked else {}
+    closed = await engine.store.closed_pools(file.projects) if any(largest.values()) else ()
     return {pool: most for pool, most in largest.items() if pool not in closed}
 
 

@@ -20,6 +20,7 @@ from rota.domain.jobfile.projects import (
 from rota.domain.jobfile.read import with_defaults
 from rota.domain.jobfile.text import Report
 from rota.domain.policy import Policy, excess_of_priority
+from rota.domain.resources import Vector
 from rota.operations.engine import Engine
 from rota.ports.projects import NewProject, Pool, Project, ProjectFacts
 
@@ -238,13 +239,15 @@ async def give_pool(
     *,
     actor: str,
     is_private: bool | None = None,
+    most: Vector | None = None,
 ) -> Pool:
     """Let only these projects use a pool; none: all may. It need not have workers yet.
 
-    A private one keeps plain processes out while several projects may use it. What is None stays.
+    A private one keeps plain processes out while several projects may use it. A run that asks for
+    more than `most` is refused. What is None stays.
     """
-    if projects is None and is_private is None:
-        raise Invalid("say who may use the pool, or whether it is private")
-    await engine.store.give_pool(name, projects, actor=actor, is_private=is_private)
+    if projects is None and is_private is None and most is None:
+        raise Invalid("say who may use the pool, whether it is private, or the most a run may ask")
+    await engine.store.give_pool(name, projects, actor=actor, is_private=is_private, most=most)
     found = [pool for pool in await engine.store.pools() if pool.name == name]
     return found[0] if found else Pool(name, 0, ())

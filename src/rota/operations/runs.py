@@ -68,7 +68,7 @@ async def trigger(
 
 async def require_triggerable(engine: Engine, job: Job, options: TriggerOptions) -> dict[str, Any]:
     """Return the inputs of a run that may be triggered; else raise what keeps it from that."""
-    require_runnable(engine, job)
+    await require_runnable(engine, job)
     await refuse_priority(engine, job.project, options.priority)
     inputs = parse_inputs(engine.specs.of(job), options.inputs)
     await require_inputs(engine, job.project, [inputs])
@@ -116,7 +116,7 @@ async def retry(engine: Engine, run: Run, *, actor: str) -> Run:
             code="not_handed",
             hint=f"rota run retry {run.follows} makes a new one, or trigger {run.job} with inputs",
         )
-    require_runnable(engine, job)
+    await require_runnable(engine, job)
     await refuse_priority(engine, run.project, run.priority)
     now = await engine.store.now()
     inputs = parse_inputs(engine.specs.of(job), run.inputs or {})
@@ -163,7 +163,7 @@ async def find_run(engine: Engine, run_id: str, *, project: str = "default") -> 
         query = RunQuery(project=project, id_prefix=run_id, limit=_AMBIGUOUS_SHOWN)
         found = await engine.store.runs(query)
     if not found:
-        raise NotFound(f"no run {run_id!r}", code="run_not_found", hint=_hint(run_id))
+        raise no_such_run(run_id)
     if len(found) > 1:
         shown = ", ".join(run.id for run in found)
         raise Conflict(
@@ -172,6 +172,11 @@ async def find_run(engine: Engine, run_id: str, *, project: str = "default") -> 
             hint="type more of the id",
         )
     return found[0]
+
+
+def no_such_run(run_id: str) -> NotFound:
+    """Return the error for a run that is not there, and for one that is not the caller's."""
+    return NotFound(f"no run {run_id!r}", code="run_not_found", hint=_hint(run_id))
 
 
 def _hint(run_id: str) -> str:
@@ -281,7 +286,7 @@ async def trigger_batch(
     idempotency_key: str = "",
 ) -> tuple[tuple[RunId, ...], bool]:
     """Create one run for each set of inputs, all or none; and say whether the key was a repeat."""
-    require_runnable(engine, job)
+    await require_runnable(engine, job)
     now, spec = await engine.store.now(), engine.specs.of(job)
 
     def new_runs() -> list[NewRun]:

@@ -112,14 +112,16 @@ async def watch_run(
     any_news = engine.queue.listen(output_topic(run.id), EVENTS)
     own_news = engine.queue.listen(output_topic(run.id))
     try:
-        while not watch.is_over:
+        while True:
             engine.queue.announce(WATCHED, run.id)
             looked_at = pulse.seconds()
             async with aclosing(watch.look(looked_at)) as told:
                 async for each in told:
                     yield each
+            if watch.is_over:
+                return
             # Here as well: news may come so fast that no wait lasts for a second.
-            if not watch.is_over and (at := pulse.tick()) is not None:
+            if (at := pulse.tick()) is not None:
                 yield Told(TimePassed(at), watch.place)
             if not watch.wants_to_wait:
                 continue

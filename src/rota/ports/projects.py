@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
 from rota.domain.access import Role
 from rota.domain.policy import Bounds, Policy
+from rota.domain.resources import Vector
 from rota.domain.spec import Isolation, Network
 from rota.domain.walls import WallDefaults
 
@@ -59,6 +60,7 @@ class Pool:
     is_private: bool = False  # it keeps plain processes out while it is shared
     is_shared: bool = False  # several projects may use it
     refuses_processes: bool = False  # it is shared, and it or the store keeps them out
+    most: Vector = field(default_factory=dict)  # that one run may ask for; what is missing: any
 
 
 class PrincipalKind(StrEnum):
@@ -162,6 +164,10 @@ class ProjectStore(Protocol):
         """List the pools that are known, by name."""
         ...
 
+    async def most_of_pools(self, names: Sequence[str]) -> Mapping[str, Vector]:
+        """Return the most that one run may ask these pools for, where somebody has set it."""
+        ...
+
     async def give_pool(
         self,
         pool: str,
@@ -169,11 +175,12 @@ class ProjectStore(Protocol):
         *,
         actor: str,
         is_private: bool | None = None,
+        most: Vector | None = None,
     ) -> None:
         """Let only these projects use a pool; none: all may. And keep processes out, if shared.
 
-        What is None stays. Jobs that may not run there any more start nothing. `NotFound`: no such
-        project.
+        No run may ask it for more than `most`. What is None stays. Jobs that may not run there any
+        more start nothing. `NotFound`: no such project.
         """
         ...
 

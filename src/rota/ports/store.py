@@ -25,11 +25,13 @@ from rota.domain.ids import JobId, RunId, ServerId, SessionId
 from rota.domain.job import Job
 from rota.domain.keys import Declaration
 from rota.domain.lateness import Congestion
+from rota.domain.probes import ProbeOf
 from rota.domain.run import Attempt, LateResult, Note, Run
 from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
 from rota.ports.carts import NO_TEMPLATES, CartStore, TemplateChanges
 from rota.ports.credentials import CredentialStore, TokenStore
+from rota.ports.external import ExternalStore
 from rota.ports.files import FileStore
 from rota.ports.forecasts import ChainStore, ForecastStore
 from rota.ports.limits import LimitStore, WaitingStore
@@ -302,6 +304,18 @@ class RunStore(Protocol):
         """Resolve an UNKNOWN run: COMPLETED, FAILED, or SCHEDULED (try again)."""
         ...
 
+    async def settle_probes(self, limit: int) -> int:
+        """Resolve UNKNOWN runs as their probes say that have ended; return how many had."""
+        ...
+
+    async def probes_about(self, run: RunId) -> list[ProbeOf]:
+        """List the probes that asked about a run, the latest last."""
+        ...
+
+    async def probed_by(self, run: RunId) -> RunId | None:
+        """Return the run that a probe asks about; None: it is no probe."""
+        ...
+
     # What a session tells of its attempts: how far they are, what names their work elsewhere.
     # Returned are those that it has not leased (any more), but by `tell_notes` those that it has.
     async def record_progress(
@@ -473,6 +487,7 @@ class Store(
     FileStore,
     SessionStore,
     ServerStore,
+    ExternalStore,
     CredentialStore,
     LoginStore,
     TokenStore,

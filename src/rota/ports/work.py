@@ -22,19 +22,16 @@ if TYPE_CHECKING:
     from rota.ports.files import BlobPiece, BlobRead, BlobWritten, SourceCommit
 
 ATTEMPT_BITS = 32  # of the number of a fence; above them is the store's incarnation
-MAX_NUMBER = 2**31 - 1  # of an attempt or a chunk: what every store can hold
-MAX_FENCE = 2**63 - 1
+MAX_NUMBER, MAX_FENCE = 2**31 - 1, 2**63 - 1  # of an attempt or a chunk; of a fence
 MAX_TOTAL = 2**48  # far more lines or bytes than anything prints, and sums of it fit everywhere
 KNOWN_SPECS = 10_000  # told in a stream: a worker remembers the latest, a server counts on no more
 MAX_ITEMS = 1_000  # in one request of a worker
 MAX_STEPS = 1_000  # of one attempt; more are summed up in the last
 MAX_NOTED_STEPS = 100  # of an attempt that goes on: the latest
 MAX_LAST_LINE = 500  # characters that a note has of it
-MAX_LABELS = 100  # of a worker; also of the resources it offers
-MAX_NAME = 200  # characters; also of a label and of its value
+MAX_LABELS, MAX_NAME = 100, 200  # of a worker, as resources; characters, also of a label's value
 MAX_TEXT = 64 * 1024  # characters of a text for people
-MAX_AMOUNT = 10**18  # thousandths of a resource
-MAX_SLOTS = 10_000  # of a worker
+MAX_AMOUNT, MAX_SLOTS = 10**18, 10_000  # thousandths of a resource; of a worker
 MIN_LEASE, MAX_LEASE = 0.001, 2.0**31  # seconds
 MAX_HANDLE = 4 * 1024  # bytes of what names the work of an attempt in another system
 MAX_PARCEL = 256 * 1024  # bytes of output or of outcomes in a request, unless one has more
@@ -111,6 +108,7 @@ class Work(msgspec.Struct, frozen=True, array_like=True):
     item: str | None = None  # its key in that cart; None: it is of no cart, or the check of one
     handle: str | None = None  # what an earlier attempt kept of the work elsewhere: go on with that
     commit: str = ""  # that an earlier attempt was fetched at; "": none was
+    probed: Fence | None = None  # the attempt that it asks about; None: it is no probe
 
     @property
     def fence(self) -> Fence:
@@ -134,6 +132,7 @@ class WorkBatch(msgspec.Struct, frozen=True, array_like=True):
     carts: dict[int, tuple[str, str | None]] = {}  # and the item's key; None: the check of one
     handles: dict[int, str] = {}  # what earlier attempts kept of the work elsewhere, as JSON
     commits: dict[int, str] = {}  # that an earlier attempt was fetched at
+    probes: dict[int, Fence] = {}  # the attempts that probes ask about
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -169,6 +168,7 @@ class WorkBatch(msgspec.Struct, frozen=True, array_like=True):
             _moved(self.carts, new),
             _moved(self.handles, new),
             _moved(self.commits, new),
+            _moved(self.probes, new),
         )
 
     def works(self) -> Iterator[Work]:
@@ -189,6 +189,7 @@ class WorkBatch(msgspec.Struct, frozen=True, array_like=True):
             item,
             self.handles.get(at),
             self.commits.get(at, ""),
+            self.probes.get(at),
         )
 
     @classmethod
@@ -211,6 +212,7 @@ class WorkBatch(msgspec.Struct, frozen=True, array_like=True):
             {at: (w.cart, w.item) for at, w in enumerate(items) if w.cart is not None},
             {at: w.handle for at, w in enumerate(items) if w.handle is not None},
             {at: w.commit for at, w in enumerate(items) if w.commit},
+            {at: w.probed for at, w in enumerate(items) if w.probed is not None},
         )
 
 
@@ -263,7 +265,7 @@ class StepOutcome(msgspec.Struct, frozen=True, array_like=True):
     cpu_seconds: float = 0.0  # of all tries together
     max_memory_bytes: Total = 0  # of the try that took most
     cause: str = ""  # a word for what stopped it, such as `oom`; "": nothing special
-    started_at: Micros = 0  # by the worker's estimate; 0: not begun, or unknown
+    started_at: Micros = 0  # estimated on the store's clock; 0: not begun, or unknown
     first_line: Total = 0  # how many lines of output the attempt had then
     lines: Total = 0  # and how many came until it ended
 

@@ -49,7 +49,15 @@ from rota.server.gateway.app import create_app
 from rota.server.gateway.pages import Readiness
 from rota.server.gateway.parameters import GatewaySettings
 from rota.server.scheduler.carts import CartKeeper, DueTemplates
-from rota.server.scheduler.releaser import Follower, KeyKeeper, Releaser, Sweeper, WorkerWatch
+from rota.server.scheduler.external import Announcer, ExternalKeeper
+from rota.server.scheduler.releaser import (
+    Follower,
+    KeyKeeper,
+    Prober,
+    Releaser,
+    Sweeper,
+    WorkerWatch,
+)
 from rota.server.scheduler.shards import HeldShards, ShardKeeper
 from rota.server.scheduler.timekeeper import Timekeeper, TimekeeperConfig, grace_of
 from rota.server.scheduler.watches import (
@@ -88,6 +96,7 @@ class Roles:
             Releaser(self._engine, self._clock, self._held),
             CartKeeper(self._engine, self._held),
             Follower(self._engine, self._held),
+            Prober(self._engine, self._held),
             WorkerWatch(self._engine, self._held),
             KeyKeeper(self._engine, self._held),
             DueTemplates(self._engine, self._held),
@@ -97,6 +106,8 @@ class Roles:
             StartPredictor(self._engine, self._clock, self._held),
             Rewrapper(self._engine, self._clock, self._held),
             FileCollector(self._engine, self._clock, self._held),
+            ExternalKeeper(self._engine, self._clock),
+            Announcer(self._engine, self._clock),
         ]
 
     def _punctuality(self) -> TimekeeperConfig:
@@ -203,6 +214,7 @@ class Server:
     ) -> None:
         url = url_of(self._settings, listener)
         site = self._settings.public_url or url
+        engine = replace(engine, outside=replace(engine.outside, site=site))
         await engine.store.bind_admin_groups(
             self._settings.oidc_issuer, frozenset(self._settings.oidc_admin_groups)
         )

@@ -21,7 +21,7 @@ from rota.domain.identity import AT_JWT, JWT, is_near
 from rota.domain.key_ring import parse_keys
 from rota.domain.lease import DEFAULT_LEASE, LONE_SERVER_LEASE, SERVER_LEASE
 from rota.domain.quantities import format_duration, parse_duration
-from rota.domain.resources import HTTP_SLOTS, SLOTS, format_amount, parse_amount
+from rota.domain.resources import format_amount, parse_named_amount
 from rota.domain.shape import WORKER
 from rota.guardian import NamespaceWish
 from rota.ports.work import MAX_LABELS, MAX_NAME
@@ -178,7 +178,8 @@ MEANINGS: Mapping[str, str] = {
     " empty: the store itself",
     "roles": "what a server does: gateway, scheduler, dispatcher, separated by commas",
     "pool_max": "most that one run may ask of its worker, as linux/cpu=16,linux/memory=64GiB;"
-    " a job that asks for more is refused (default: no such limit)",
+    " a job that asks for more is refused (default: no such limit). It is going out of use:"
+    " rota pool set NAME --max keeps it with the pool, for all servers",
     "server_name": "name of the server (default: host name)",
     "zone": "where the server or worker stands; a worker has it as label zone",
     "server_lease": "how long the schedules of a dead server wait for it (default: 5s on a shared"
@@ -415,7 +416,7 @@ def _labels(raw: Any) -> Mapping[str, str]:
 
 def _resources(raw: Any) -> Mapping[str, int]:
     """Parse amounts by name, in thousandths."""
-    resources = {name: _amount(name, text) for name, text in _pairs(raw).items()}
+    resources = {name: parse_named_amount(name, text) for name, text in _pairs(raw).items()}
     if len(resources) > MAX_LABELS or max(map(len, resources), default=0) > MAX_NAME:
         raise ValueError(f"at most {MAX_LABELS} resources of {MAX_NAME} characters are allowed")
     return resources
@@ -428,18 +429,9 @@ def _pool_max(raw: Any) -> Mapping[str, int]:
         pool, slash, name = where.partition("/")
         if not (pool and slash and name):
             raise ValueError(f"{where} is not POOL/NAME, such as linux/cpu=16")
-    return {where: _amount(where.partition("/")[2], text) for where, text in pairs.items()}
-
-
-def _amount(name: str, text: str) -> int:
-    if name in (SLOTS, HTTP_SLOTS):
-        raise ValueError(f"{name} are not among the resources: the setting {name} says how many")
-    if name == MEMORY and text.isdecimal():
-        raise ValueError(f"{name}={text} has no unit: write a size such as {text}GiB")
-    try:
-        return parse_amount(text)
-    except ValueError as error:
-        raise ValueError(f"{name}={text} is {error}") from error
+    return {
+        where: parse_named_amount(where.partition("/")[2], text) for where, text in pairs.items()
+    }
 
 
 def _pairs(raw: Any) -> Mapping[str, str]:

@@ -24,7 +24,7 @@ from rota.domain.errors import RotaError, Unavailable
 from rota.domain.files import FILES
 from rota.domain.resources import HTTP_SLOTS, UNIT
 from rota.domain.spec import JobType
-from rota.domain.walls import OfferKind
+from rota.domain.walls import PROBES, OfferKind
 from rota.executors.http import HttpExecutor, HttpGround
 from rota.executors.http_secrets import WorkerSecret, WorkerSecrets, read_secrets
 from rota.executors.shell import ShellExecutor
@@ -421,6 +421,7 @@ def offers(*, has_app: bool) -> tuple[Offer, ...]:
         Offer("type", "shell"),
         Offer("type", "python", "" if has_app else "started without --app"),
         Offer("capability", FILES),
+        Offer("capability", PROBES),
     )
 
 

@@ -73,6 +73,8 @@ class JobOptions(TypedDict, total=False):
     grace: Duration
     retry: Retry | int
     max_losses: int
+    probe: str | Sequence[str] | Mapping[str, object]
+    stalled_after: Duration
     log_limit: str
     output: Literal["auto", "blobs"]
 

@@ -71,11 +71,17 @@ def get_pool(name: str) -> Call[Pool]:
 
 
 def put_pool(
-    name: str, projects: Sequence[str] | None = None, *, private: bool | None = None
+    name: str,
+    projects: Sequence[str] | None = None,
+    *,
+    private: bool | None = None,
+    max: Mapping[str, str] | None = None,  # noqa: A002 - the word of the API
 ) -> Call[Pool]:
     """Let only these projects use a pool; none: all may. `private` keeps plain processes out while
-    several projects may use it. What is None stays."""
-    given = {"projects": None if projects is None else list(projects), "private": private}
+    several projects may use it; `max={"cpu": "16"}` refuses runs that ask for more. What is None
+    stays."""
+    names = None if projects is None else list(projects)
+    given = {"projects": names, "private": private, "max": max}
     document = {key: value for key, value in given.items() if value is not None}
     return put(Pool, path_of("pools", name), document)
 

@@ -11,19 +11,22 @@ from rota.domain.errors import StaleStream
 from rota.domain.ids import SessionId
 from rota.domain.order import cost_of_all, entitled
 from rota.domain.resources import HTTP_SLOTS, UNIT, Vector
+from rota.domain.run import Trigger
 from rota.domain.shape import WORKER, demand_of, unmet
 from rota.ports.records import Claimed, Room
-from rota.ports.work import WorkBatch
+from rota.ports.work import Fence, WorkBatch
 from rota.store.gates import lock_free_gates
 from rota.store.keys import take_keys
 from rota.store.memory import capacity_in
 from rota.store.placement import Picked, Queue, Wanted, asks_for_resources, by_seq, pick, place
+from rota.store.probes import probes_of
 from rota.store.releases import release_jobs
 from rota.store.rows import by_kind, from_json, offered_from
 from rota.store.script import Row, Rows, Script, query
 from rota.store.tx import Tx
 from rota.store.waits import drop_late, late_in_queue
 
+_PROBE = str(Trigger.PROBE)
 _ROUNDS = 3  # looks at the queue in one claim
 _seq, _expected = itemgetter("seq"), itemgetter("expected")
 
@@ -97,7 +100,7 @@ def take(tx: Tx, session: Row, wish: Wish, late: Rows) -> Script[WorkBatch]:
             break
     if served.wanted is not None:
         yield from served.wanted.keep(tx.now, served.going)
-    return _batch(claimed)
+    return (yield from _batch(claimed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,15 +199,19 @@ def _give(tx: Tx, session: Row, queue: Queue, going: Picked) -> Script[Rows]:
     return in_order
 
 
-def _batch(rows: Rows) -> WorkBatch:
-    """The columns of `claim_runs`: no run has an object of its own."""
+def _batch(rows: Rows) -> Script[WorkBatch]:
+    """The columns of `claim_runs`: no run has an object of its own.
+
+    Probes are told what identifies the runs that they ask about.
+    """
     if not rows:
         return WorkBatch()
     columns = map(list, zip(*rows, strict=True))
     _, runs, numbers, ids, versions, due_at, deadlines, inputs, carts, items, *others, _ = columns
-    handles, commits = others
+    handles, commits, triggers = others
     refs = list(zip(ids, versions, strict=True))
     jobs = {job: place for place, job in enumerate(dict.fromkeys(refs))}
+    places = (yield from probes_of(runs)) if _PROBE in triggers else {}
     return WorkBatch(
         runs,
         numbers,
@@ -213,9 +220,12 @@ def _batch(rows: Rows) -> WorkBatch:
         [jobs[ref] for ref in refs] if len(jobs) > 1 else [],
         _sparse(inputs),
         _sparse(deadlines),
-        {at: (cart, items[at]) for at, cart in _sparse(carts).items()},
+        {at: (cart, items[at]) for at, cart in _sparse(carts).items()}
+        | {at: (row["cart"], row["item"]) for at, row in places.items() if row["cart"]},
         _sparse(handles),
-        _sparse(commits),
+        _sparse(commits)
+        | {at: row["source_commit"] for at, row in places.items() if row["source_commit"]},
+        {at: Fence(row["probed"], row["attempt"]) for at, row in places.items()},
     )
 
 

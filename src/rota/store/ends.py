@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from operator import attrgetter, itemgetter
@@ -17,10 +17,10 @@ from rota.domain.following import may_be_followed
 from rota.domain.ids import instant, stable_fraction
 from rota.domain.job import RunRules
 from rota.domain.order import cost_of_all
+from rota.domain.probes import probe_ended
 from rota.domain.retry import Ending, Verdict, attempt_ended, goes_alone
-from rota.domain.run import AttemptResult, OutputState
-from rota.domain.shape import alone, demand_of
-from rota.domain.spec import Delivery
+from rota.domain.run import AttemptResult, OutputState, Trigger
+from rota.domain.spec import Delivery, Retry
 from rota.domain.states import LEASED_STATES, RunState, is_final
 from rota.ports.records import Finished
 from rota.ports.work import EndBatch, Fence, Outcome, Report, WorkBatch
@@ -28,12 +28,13 @@ from rota.store.chains import pool_of
 from rota.store.claims import Wish, present, take
 from rota.store.gates import lock_free_gates, lock_gates_of
 from rota.store.keys import charge_output
-from rota.store.memory import shape_rows
 from rota.store.notes import steps_of_lost
+from rota.store.placement import set_apart
+from rota.store.probes import begin_probes
 from rota.store.releases import release_jobs
 from rota.store.rows import by_kind, from_json, optional_instant, optional_micros, to_json
 from rota.store.runs import settle_output
-from rota.store.script import Columns, LookAgain, Many, Row, Rows, Script, lock, query
+from rota.store.script import Columns, LookAgain, Many, Row, Rows, Script, query
 from rota.store.tx import Tx, lock_carts, runs_ended
 from rota.store.waits import late_in_queue, leave_ends
 
@@ -70,7 +71,7 @@ def finish(tx: Tx, session: str, report: Report, wish: Wish) -> Script[Finished]
     rows = (yield from _rows(runs)) if outcomes else {}
     doubtful = yield from _complete(tx, session, ends, gates)
     valid = [o for o in outcomes if _counts(rows.get(o.run), session, o)]
-    yield from _end(tx, session, valid, rows, gates)
+    yield from end_attempts(tx, session, valid, rows, gates)
     yield from runs_ended(tx, carts, gates)
     if len(valid) < len(outcomes):
         known = {outcome.fence for outcome in valid}
@@ -256,12 +257,14 @@ class Loss:
 
     message: str
     counts: bool  # towards quarantine: the run itself may be what killed its worker
+    sets_apart: bool = True  # what lost workers again and again goes alone
 
 
 VANISHED = Loss("its worker vanished", counts=True)
 LEFT = Loss("its worker left", counts=False)
 MISLAID = Loss("it never reached its worker", counts=False)
 UNTOLD = Loss("its worker could not report its end", counts=True)
+SILENT = Loss("another system did not report in time", counts=True, sets_apart=False)
 
 
 def lose(
@@ -292,7 +295,7 @@ def lose(
         if _is_leased(run, row["session"], outcome):
             lost[row["session"]].append(outcome)
     for session, outcomes in sorted(lost.items()):
-        yield from _end(tx, session, outcomes, rows, gates, loss)
+        yield from end_attempts(tx, session, outcomes, rows, gates, loss)
     yield from runs_ended(tx, carts, gates)
 
 
@@ -309,15 +312,17 @@ def _lost_outcome(now: int, leased: Row, row: Row, loss: Loss, torn: Row | None)
     )
 
 
-def _end(
+def end_attempts(
     tx: Tx,
     session: str,
     outcomes: Sequence[Outcome],
-    rows: dict[str, Row],
+    rows: Mapping[str, Row],
     gates: Collection[str],
     loss: Loss = VANISHED,
+    *,
+    actor: str = "",
 ) -> Script[None]:
-    """Decide what becomes of the runs, write it, and settle what follows."""
+    """Decide what becomes of runs, whose rows are locked, write it, and settle what follows."""
     if not outcomes:
         return
     rules = yield from tx.rules.load({_ref(rows[outcome.run]) for outcome in outcomes})
@@ -331,7 +336,9 @@ def _end(
         yield query("keep_attempts", seqs=repeated, now=tx.now)
     yield from set_apart(end.row for end in ends if end.is_set_apart)
     yield from charge_output(tx.now, [(end.row, end.outcome.output_bytes) for end in ends])
-    yield from settle(tx, _decided_groups(ends), gates, actor=session)
+    unknown = [end.row for end in ends if end.verdict.state is RunState.UNKNOWN]
+    yield from begin_probes(tx, [(row, rules[_ref(row)].rules) for row in unknown])
+    yield from settle(tx, _decided_groups(ends), gates, actor=actor or session)
 
 
 def _ref(row: Row) -> tuple[str, int]:
@@ -346,11 +353,17 @@ def _decided(now: int, outcome: Outcome, row: Row, rules: RunRules, loss: Loss) 
     ended_at = _clamp(outcome.ended_at + shift, started_at or claimed_at, now) or now
     ending = _ending(row, outcome, now, loss)
     fraction = stable_fraction(outcome.run, str(outcome.attempt))
-    verdict = attempt_ended(ending, rules.retry, rules.max_losses, fraction)
+    if row["trigger"] == Trigger.PROBE:
+        policy = rules.probe or Retry()
+        verdict = probe_ended(ending, policy, rules.max_losses, fraction)
+    else:
+        verdict = attempt_ended(ending, rules.retry, rules.max_losses, fraction)
     is_counted = ending.result is AttemptResult.LOST and loss.counts
     losses = row["losses"] + is_counted
     goes_on = not is_final(verdict.state)
-    is_set_apart = is_counted and goes_on and goes_alone(losses, rules.max_losses)
+    is_set_apart = (
+        is_counted and loss.sets_apart and goes_on and goes_alone(losses, rules.max_losses)
+    )
     return _End(row, outcome, verdict, started_at, ended_at, losses, is_set_apart)
 
 
@@ -384,7 +397,9 @@ def _result(outcome: Outcome) -> AttemptResult:
 
 def _values(end: _End, session: str) -> tuple[object, ...]:
     """Values for `end_attempt`, in its order."""
-    row, outcome, state, result = end.row, end.outcome, end.verdict.state, _result(end.outcome)
+    row, outcome, state = end.row, end.outcome, end.verdict.state
+    is_good = state is RunState.COMPLETED  # a probe whose exit code is its answer, too
+    result = AttemptResult.COMPLETED if is_good else _result(outcome)
     is_failed = result in (AttemptResult.FAILED, AttemptResult.TIMED_OUT)
     return (
         state,
@@ -447,26 +462,32 @@ class _Group:
     delays: Sequence[int | None]  # microseconds to the first start; None: no start, or a backfill
     carts: Sequence[str | None]
     keys: Sequence[str | None]  # shared ones that they held
+    are_probes: bool = False  # they ask about other runs, and count for nothing in their job
 
 
 def _groups(rows: Sequence[Any], state: RunState, cause: str = "") -> list[_Group]:
-    """Ends in rows such as those of `complete_runs`."""
+    """Ends in rows such as those of `complete_runs`.
+
+    Workers tell the ends of probes one by one: among the rows of that statement there are none.
+    """
     return [_group(_Kind(*k), state, cause, ends) for k, ends in by_kind(rows, _kind_in).items()]
 
 
 def _group(kind: _Kind, state: RunState, cause: str, rows: Sequence[Any]) -> _Group:
     columns = islice(zip(*rows, strict=True), len(kind), None)
-    runs, attempts, expected, durations, *rest = columns
+    runs, attempts, expected, durations, delays, carts, keys = columns
     seconds = [duration / 1e6 for duration in durations]
-    return _Group(kind, state, cause, runs, attempts, expected, seconds, *rest)
+    return _Group(kind, state, cause, runs, attempts, expected, seconds, delays, carts, keys)
 
 
 def _decided_groups(ends: Iterable[_End]) -> list[_Group]:
-    verdicts = by_kind(ends, lambda end: (end.verdict.state, end.verdict.cause))
+    verdicts = by_kind(
+        ends, lambda end: (end.verdict.state, end.verdict.cause, end.row["trigger"] == "probe")
+    )
     return [
-        group
-        for verdict, same in verdicts.items()
-        for group in _groups([_row(end) for end in same], *verdict)
+        replace(group, are_probes=are_probes) if are_probes else group
+        for (state, cause, are_probes), same in verdicts.items()
+        for group in _groups([_row(end) for end in same], state, cause)
     ]
 
 
@@ -516,6 +537,7 @@ def settle(tx: Tx, groups: Sequence[_Group], gates: Collection[str], *, actor: s
             _tell(tx, project, (state, cause), its, actor)
         if is_final(state):
             _count(tx, same)
+            tx.effects.followed |= any(group.are_probes for group in same)
         tx.effects.times |= state is RunState.SCHEDULED
     yield from _wake_jobs(tx, groups)
     yield from release_jobs(tx, gates)
@@ -524,6 +546,8 @@ def settle(tx: Tx, groups: Sequence[_Group], gates: Collection[str], *, actor: s
 def _count(tx: Tx, final: Sequence[_Group]) -> None:
     """Each run counts once, at its end."""
     for group in final:
+        if group.are_probes:
+            continue
         tx.effects.ends[group.kind.job, group.state] += len(group.runs)
         tx.effects.carts |= any(group.carts)
         delays = [delay / 1e6 for delay in group.delays if delay is not None]
@@ -532,6 +556,9 @@ def _count(tx: Tx, final: Sequence[_Group]) -> None:
 
 def _wake_jobs(tx: Tx, groups: Sequence[_Group]) -> Script[None]:
     """Schedules that count from the end of a run, and jobs that follow others."""
+    groups = [group for group in groups if not group.are_probes]
+    if not groups:
+        return
     awaited = yield query("awaited_jobs", ids={group.kind.job_id for group in groups})
     tx.effects.times |= any(row["waits"] for row in awaited)
     followed = {row["job_id"]: row["followed"] for row in awaited if row["followed"]}
@@ -551,7 +578,7 @@ def _correct_charges(tx: Tx, groups: Sequence[_Group]) -> None:
 def _learn_durations(tx: Tx, groups: Sequence[_Group]) -> None:
     durations: dict[str, list[float]] = defaultdict(list)
     for group in groups:
-        if group.state is RunState.COMPLETED:
+        if group.state is RunState.COMPLETED and not group.are_probes:
             durations[group.kind.job_id] += group.seconds
     for job, seconds in sorted(durations.items()):
         mean, keep = sum(seconds) / len(seconds), (1 - _MEMORY) ** len(seconds)
@@ -571,25 +598,3 @@ def _tell(
         cause=cause,
         attempts=[attempt for group in groups for attempt in group.attempts],
     )
-
-
-def set_apart(runs: Iterable[Row]) -> Script[None]:
-    """Let runs go alone from their next attempt on: they have lost workers again and again."""
-    seqs: dict[str, list[int]] = defaultdict(list)
-    for run in runs:
-        seqs[alone(run["shape"])].append(run["seq"])
-    if not seqs:
-        return
-    # Locked, if it is there: `forget_lone_shapes` must not drop it before these runs have it.
-    yield Many("keep_shape", shape_rows(seqs))
-    for shape in sorted(seqs):
-        yield query("set_shape", shape=shape, seqs=seqs[shape])
-
-
-def forget_lone_shapes() -> Script[None]:
-    """Forget shapes of runs that went alone, so that claims need not place runs one by one."""
-    shapes = [row["id"] for row in (yield query("all_shapes"))]
-    lone = sorted(shape for shape in shapes if demand_of(shape).is_alone)
-    if lone:
-        yield lock("shapes", ids=lone)
-        yield query("forget_shapes", ids=lone)

@@ -1,20 +1,3 @@
--- name: keep_shape
--- A demand on workers that nobody forgets meanwhile.
-INSERT INTO shape (id, worker) VALUES (:id, :worker) ON CONFLICT (id) DO UPDATE SET id = excluded.id;
-
--- name: all_shapes
--- All distinct demands on workers.
-SELECT id FROM shape;
-
--- name: forget_shapes
--- Those of these demands that no run makes any more. Only runs that lost workers do.
-DELETE FROM shape WHERE id = ANY(:ids) AND id NOT IN (
-    SELECT shape FROM run WHERE state = 'SCHEDULED' AND losses > 0
-    UNION ALL SELECT shape FROM run WHERE state = 'BLOCKED' AND losses > 0
-    UNION ALL SELECT shape FROM run WHERE state = 'QUEUED' AND losses > 0
-    UNION ALL SELECT shape FROM run WHERE state IN ('CLAIMED', 'PROCESSING') AND losses > 0
-    UNION ALL SELECT shape FROM run WHERE state = 'UNKNOWN' AND losses > 0);
-
 -- name: sum_chunks
 -- How much of the output of attempts has arrived.
 SELECT run_id, attempt, CAST(sum(bytes) AS BIGINT) AS bytes, CAST(sum(lines) AS BIGINT) AS lines
@@ -65,10 +48,6 @@ UPDATE run SET state = :state, cause = :cause, message = :message, eligible_at =
     output_state = :output_state, output_bytes = :output_bytes, output_lines = :output_lines,
     truncated = :truncated
 WHERE seq = :seq AND attempt = :attempt AND session = :session AND state IN ('CLAIMED', 'PROCESSING');
-
--- name: set_shape
--- What these runs ask of a worker has changed.
-UPDATE run SET shape = :shape WHERE seq = ANY(:seqs);
 
 -- name: keep_attempts
 -- Keep how an attempt went, before the next one overwrites it.

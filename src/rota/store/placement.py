@@ -32,12 +32,13 @@ from rota.domain.shape import (
     Reservation,
     Verdict,
     all_labels,
+    alone,
     demand_of,
     unmet,
 )
-from rota.store.memory import Look, capacity_in, times
+from rota.store.memory import Look, capacity_in, shape_rows, times
 from rota.store.rows import by_kind, from_json, offered_from, to_json
-from rota.store.script import Query, Row, Rows, Script, query
+from rota.store.script import Many, Query, Row, Rows, Script, lock, query
 from rota.store.tx import Tx
 
 Picked: TypeAlias = dict[int, Row]  # runs by sequence number, in the order that they were picked
@@ -467,3 +468,25 @@ class Neighbours:
             return {}
         found.pop(self.kept_free or "", None)
         return found
+
+
+def set_apart(runs: Iterable[Row]) -> Script[None]:
+    """Let runs go alone from their next attempt on: they have lost workers again and again."""
+    seqs: dict[str, list[int]] = defaultdict(list)
+    for run in runs:
+        seqs[alone(run["shape"])].append(run["seq"])
+    if not seqs:
+        return
+    # Locked, if it is there: `forget_lone_shapes` must not drop it before these runs have it.
+    yield Many("keep_shape", shape_rows(seqs))
+    for shape in sorted(seqs):
+        yield query("set_shape", shape=shape, seqs=seqs[shape])
+
+
+def forget_lone_shapes() -> Script[None]:
+    """Forget shapes of runs that went alone, so that claims need not place runs one by one."""
+    shapes = [row["id"] for row in (yield query("all_shapes"))]
+    lone = sorted(shape for shape in shapes if demand_of(shape).is_alone)
+    if lone:
+        yield lock("shapes", ids=lone)
+        yield query("forget_shapes", ids=lone)

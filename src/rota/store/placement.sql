@@ -64,3 +64,24 @@ FROM (SELECT id, worker, slots, resources, labels, functions, offers FROM sessio
 LEFT JOIN run ON run.session = near.id AND run.state IN ('CLAIMED', 'PROCESSING')
 GROUP BY near.id, near.worker, near.slots, near.resources, near.labels, near.functions, near.offers,
     run.shape;
+
+-- name: keep_shape
+-- A demand on workers that nobody forgets meanwhile.
+INSERT INTO shape (id, worker) VALUES (:id, :worker) ON CONFLICT (id) DO UPDATE SET id = excluded.id;
+
+-- name: set_shape
+-- What these runs ask of a worker has changed.
+UPDATE run SET shape = :shape WHERE seq = ANY(:seqs);
+
+-- name: all_shapes
+-- All distinct demands on workers.
+SELECT id FROM shape;
+
+-- name: forget_shapes
+-- Those of these demands that no run makes any more. Only runs that lost workers do.
+DELETE FROM shape WHERE id = ANY(:ids) AND id NOT IN (
+    SELECT shape FROM run WHERE state = 'SCHEDULED' AND losses > 0
+    UNION ALL SELECT shape FROM run WHERE state = 'BLOCKED' AND losses > 0
+    UNION ALL SELECT shape FROM run WHERE state = 'QUEUED' AND losses > 0
+    UNION ALL SELECT shape FROM run WHERE state IN ('CLAIMED', 'PROCESSING') AND losses > 0
+    UNION ALL SELECT shape FROM run WHERE state = 'UNKNOWN' AND losses > 0);

@@ -16,6 +16,7 @@ from rota.domain.access import no_such_project
 from rota.domain.errors import Conflict, StaleTransition
 from rota.domain.ids import JobId, instant
 from rota.domain.policy import Bounds, Policy, PoolUse, is_within
+from rota.domain.resources import Vector, format_amount
 from rota.domain.spec import DEFAULT_PROJECT, Isolation, Network
 from rota.domain.walls import WallDefaults
 from rota.ports.projects import NewProject, Pool, Project, ProjectFacts
@@ -219,7 +220,14 @@ def _pool(row: Row, use: PoolUse) -> Pool:
         is_private=name in use.private,
         is_shared=use.is_shared(name),
         refuses_processes=use.refuses_processes(name),
+        most=from_json(row["most"]) or {},
     )
+
+
+def most_of_pools(names: Sequence[str]) -> Script[dict[str, Vector]]:
+    """The most that one run may ask these pools for; a pool that is missing takes any."""
+    rows = yield query("most_of_pools", names=names)
+    return {row["name"]: from_json(row["most"]) for row in rows}
 
 
 def _pool_use(more: int = 0) -> Script[PoolUse]:
@@ -274,19 +282,24 @@ def give_pool(
     *,
     actor: str,
     is_private: bool | None = None,
+    most: Vector | None = None,
 ) -> Script[None]:
     """Let only these projects use a pool, or all; and keep processes out of it while it is shared.
 
-    What is None stays.
+    No run may ask it for more than `most`. What is None stays.
     """
     yield lock("every_project")
     if projects is not None:
         yield from _give(pool, projects)
     if is_private is not None:
         yield query("close_pool" if is_private else "open_pool", pool=pool)
+    if most is not None:
+        yield query("set_most", pool=pool, most=to_json(dict(most)) if most else None)
     yield from _rebound(tx, pool)
     use = yield from _pool_use()
     told = {"projects": sorted(use.given.get(pool, ()))}
+    if most is not None:
+        told["max"] = [f"{k}={format_amount(k, most[k])}" for k in sorted(most)]
     tx.record("pool.given", [pool], actor=actor, **told, private=pool in use.private)
 
 

@@ -111,9 +111,20 @@ SELECT value FROM meta WHERE key = 'walls';
 -- The same, of a store that has none yet.
 INSERT INTO meta (key, value) VALUES ('walls', :value) ON CONFLICT (key) DO NOTHING RETURNING key;
 
+-- name: set_most
+-- The most that a run may ask of a pool.
+INSERT INTO pool (name, served, most) VALUES (:pool, 0, :most)
+ON CONFLICT (name) DO UPDATE SET most = excluded.most;
+
+-- name: most_of_pools
+-- The same of some pools, as far as somebody has set it.
+SELECT name, most FROM pool WHERE name = ANY(:names) AND most IS NOT NULL;
+
 -- name: known_pools
 -- Pools that have or had workers, or were given away, with how many workers are connected.
-SELECT known.name, (SELECT count(*) FROM session WHERE session.pool = known.name AND session.alive = 1) AS workers
+SELECT known.name, (SELECT most FROM pool WHERE pool.name = known.name) AS most,
+    (SELECT count(*) FROM session WHERE session.pool = known.name AND session.alive = 1) AS workers
 FROM (SELECT name FROM pool UNION SELECT pool FROM pool_project UNION SELECT pool FROM private_pool
     UNION SELECT pool FROM session WHERE alive = 1) AS known
+WHERE known.name <> '_external'
 ORDER BY known.name;

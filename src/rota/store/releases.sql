@@ -48,7 +48,7 @@ ORDER BY blocked_on LIMIT :limit;
 -- A gate holds what was queued of a job.
 UPDATE run SET state = 'BLOCKED', blocked_on = :key, reasons = :reasons,
     gate_job = CASE WHEN trigger = 'schedule' THEN job_id END
-WHERE state = 'QUEUED' AND coalesce(job_id, '') = :job
+WHERE state = 'QUEUED' AND coalesce(job_id, '') = :job AND trigger <> 'probe'
 RETURNING id, project, chain;
 
 -- name: tell_waiters

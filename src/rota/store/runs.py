@@ -7,12 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rota.domain.errors import Conflict, Invalid, NotFound
+from rota.domain.errors import Conflict, NotFound
 from rota.domain.gates import held, hold_key
 from rota.domain.ids import JobId, RunId, instant
 from rota.domain.run import Attempt, LateResult, Run
 from rota.domain.spec import DEFAULT_PROJECT
-from rota.domain.states import FINAL_STATES, LEASED_STATES, WAITING_STATES, RunState, is_final
+from rota.domain.states import FINAL_STATES, LEASED_STATES, WAITING_STATES, RunState
 from rota.ports.records import ArrivedOutput, Counts, Event, RunQuery, StoredChunk
 from rota.ports.work import ChunkMeta, Fence, Progress, RemoteHandle
 from rota.store.chains import ChainKey, chain_of
@@ -31,14 +31,9 @@ from rota.store.rows import (
 )
 from rota.store.script import Many, Query, Row, Script, query
 from rota.store.transactions import of_each, together
-from rota.store.tx import Tx, lock_carts, runs_ended
-from rota.store.waits import cancel, leave_ends, pass_gates_again
+from rota.store.tx import Tx
+from rota.store.waits import cancel, pass_gates_again
 
-_RESOLUTION_CAUSES = {
-    RunState.COMPLETED: "resolved",
-    RunState.FAILED: "resolved",
-    RunState.SCHEDULED: "",
-}
 _NO_POOL = ("",)  # one value, as lists of one are looked for fastest in SQLite
 _LOOKED_AT = 10  # times as many runs as are wanted: most may have been skipped
 
@@ -49,40 +44,6 @@ def cancel_all(tx: Tx, runs: Sequence[RunId], *, actor: str) -> Script[frozenset
     concerned = yield from cancel(tx, runs, actor)
     yield from release_jobs(tx, set(concerned.values()))
     return frozenset(concerned)
-
-
-def resolve(tx: Tx, run: RunId, state: RunState, *, actor: str) -> Script[None]:
-    """A person ends the doubt about an UNKNOWN run."""
-    if state not in _RESOLUTION_CAUSES:
-        raise Invalid(f"an unknown run cannot become {state.lower()}", code="bad_resolution")
-    # As in `ends.finish`: only a bad end may have to pause the cart in this very transaction.
-    carts = (yield from lock_carts([run])) if state is not RunState.COMPLETED else []
-    gates = yield from lock_gates_of_jobs([run])
-    rows = yield query("runs_to_change", ids=[run])
-    if not rows:
-        raise NotFound(f"no run {run}", code="run_not_found")
-    if rows[0]["state"] != RunState.UNKNOWN:
-        raise Conflict(f"run {run} is {rows[0]['state'].lower()}, not unknown", code="not_unknown")
-    is_final_now = is_final(state)
-    values = (
-        state,
-        _RESOLUTION_CAUSES[state],
-        None if is_final_now else tx.now,
-        tx.now if is_final_now else None,
-        int(state is RunState.FAILED),
-        run,
-    )
-    yield Many("resolve_run", [values])
-    tx.record_each("run.resolved", rows, actor=actor, state=state)
-    tx.effects.times = not is_final_now
-    tx.effects.carts = rows[0]["cart"] is not None
-    tx.effects.keys = rows[0]["keys"] is not None
-    if is_final_now:
-        tx.effects.ends[rows[0]["job"], state] += 1
-    if is_final_now:
-        yield from leave_ends(tx, [run])
-    yield from runs_ended(tx, carts, gates)
-    yield from release_jobs(tx, [rows[0]["job_id"]])
 
 
 def record_progress(tx: Tx, session: str, items: Sequence[Progress]) -> Script[tuple[Fence, ...]]:
@@ -400,13 +361,13 @@ def add_chunks(
     open_fences = yield from open_outputs(session, runs)
     accepted = [(fence, chunk) for fence, chunk in chunks if fence in open_fences]
     if accepted:
-        values = [_values(session, fence, chunk) for fence, chunk in accepted]
+        values = [chunk_values(session, fence, chunk) for fence, chunk in accepted]
         yield Many("insert_chunk", values, exactly=False)
         yield from settle_output({fence.run for fence, _ in accepted})
     return tuple(dict.fromkeys(fence for fence, _ in chunks if fence not in open_fences))
 
 
-def _values(session: str, fence: Fence, chunk: StoredChunk) -> tuple[object, ...]:
+def chunk_values(session: str, fence: Fence, chunk: StoredChunk) -> tuple[object, ...]:
     """Values for `insert_chunk`, in its order."""
     meta = chunk.meta
     return (

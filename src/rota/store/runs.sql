@@ -180,7 +180,7 @@ WHERE first_started_at IS NOT NULL AND backfill IS NULL ORDER BY seq DESC LIMIT 
 -- What decisions about these runs need, locked.
 -- postgres: ORDER BY id FOR NO KEY UPDATE
 SELECT id, seq, project, job_id, job, job_version, state, attempt, session, result, failures, losses, delivery,
-    chain, capacity, expected, cancel_at, deadline_at, claimed_at, started_at, first_started_at,
+    chain, capacity, expected, trigger, cancel_at, deadline_at, claimed_at, started_at, first_started_at,
     release_at, backfill, gate_job, cart, keys, shape, handle IS NOT NULL AS has_handle,
     (SELECT barred FROM session WHERE session.id = run.session) AS barred
 FROM run WHERE id = ANY(:ids);
@@ -188,12 +188,6 @@ FROM run WHERE id = ANY(:ids);
 -- name: any_queued
 -- One of these runs that waits for a worker.
 SELECT id FROM run WHERE id = ANY(:ids) AND state = 'QUEUED' LIMIT 1;
-
--- name: resolve_run
--- A person ends the doubt, and with it an older request to cancel.
-UPDATE run SET state = :state, cause = :cause, eligible_at = :eligible_at, ended_at = :ended_at,
-    failures = failures + :failures, cancel_at = NULL, cancel_by = ''
-WHERE id = :id AND state = 'UNKNOWN';
 
 -- name: runs_under_way
 -- Those of these runs that a session has leased, unless it is barred.
@@ -301,7 +295,7 @@ SELECT pool, up_to, count, seconds FROM start_delay ORDER BY pool, up_to;
 
 -- name: count_sessions
 -- Workers by presence and pool.
-SELECT pool, alive, count(*) AS count FROM session WHERE alive = 1 GROUP BY pool, alive;
+SELECT pool, alive, count(*) AS count FROM session WHERE alive = 1 AND worker <> '' GROUP BY pool, alive;
 
 -- name: set_meta
 -- A fact about the store itself.

@@ -19,8 +19,9 @@ from rota.domain.states import RunState
 from rota.ports.files import SourceCommit
 from rota.ports.records import Heartbeat, KnownType, Renewal, SeenPools, Session
 from rota.ports.work import Fence, Hello, OfAttempt, Start, StartAnswer
-from rota.store.ends import LEFT, MISLAID, UNTOLD, VANISHED, Loss, forget_lone_shapes, lose
+from rota.store.ends import LEFT, MISLAID, UNTOLD, VANISHED, Loss, lose
 from rota.store.memory import used_by
+from rota.store.placement import forget_lone_shapes
 from rota.store.rows import bounds_from, duration, from_json, session_from, to_json
 from rota.store.runs import tear_output
 from rota.store.script import Many, Row, Script, lock, query

@@ -46,11 +46,13 @@ from rota.store import (
     credentials,
     dependencies,
     ends,
+    external,
     firing,
     forecasts,
     key_releases,
     limits,
     order,
+    probes,
     releases,
     schedules,
     submissions,
@@ -201,7 +203,9 @@ class SqlStore(Transactions):
     any_queued = read(run_scripts.any_queued)
     start = write(session_scripts.start, Urgency.FINISH)
     cancel = write(run_scripts.cancel_all)
-    resolve = write(run_scripts.resolve)
+    resolve = write(probes.resolve)
+    probes_about = read(probes.about)
+    probed_by = read(probes.probed_by)
     record_progress = write(run_scripts.record_progress)
     keep_handles = write(run_scripts.keep_handles, Urgency.FINISH)
     attempts = read(run_scripts.attempts)
@@ -246,6 +250,18 @@ class SqlStore(Transactions):
                 lambda tx: ends.finish_free(tx, session, report), Urgency.FINISH
             )
 
+    # --- work of other systems
+
+    external_due = read_at(external.due, Urgency.CLAIM)
+    begin_external = write(external.begin, Urgency.CLAIM)
+    report_external = write(external.report)
+    end_silent = write(external.end_silent, Urgency.FINISH)
+    lease_announcements = write(external.lease_announcements, Urgency.FINISH)
+    settle_announcements = write(external.settle_announcements, Urgency.FINISH)
+    report_token = read(external.report_token, Urgency.GLANCE)
+    forget_report_tokens = write(external.forget_report_tokens)
+    external_attempt = read(external.external_attempt)
+
     # --- runs that wait
 
     hold_run = write(run_scripts.hold)
@@ -263,6 +279,11 @@ class SqlStore(Transactions):
 
     async def _follow(self, limit: int, locking: LockGates) -> int:
         return await self.write(lambda tx: dependencies.follow(tx, limit, locking), Urgency.CLAIM)
+
+    async def settle_probes(self, limit: int) -> int:
+        if not await self._driver.read(lambda _: probes.any_ended(), Urgency.CLAIM):
+            return 0
+        return await self.write(lambda tx: probes.settle(tx, limit), Urgency.CLAIM)
 
     async def release_fitting(self, limit: int) -> int:
         if not await self._driver.read(lambda _: releases.any_unfit(), Urgency.CLAIM):
@@ -462,6 +483,7 @@ class SqlStore(Transactions):
     jobs_beyond = read(project_scripts.jobs_beyond)
     pools = read(project_scripts.pools)
     give_pool = write(project_scripts.give_pool)
+    most_of_pools = read(project_scripts.most_of_pools)
     wall_defaults = read(project_scripts.wall_defaults)
     settle_walls = write(project_scripts.settle_walls)
     change_walls = write(project_scripts.change_walls)

@@ -60,7 +60,7 @@ WHERE seq = ANY(:seqs) AND state = 'BLOCKED';
 -- Those of these runs that ended as somebody follows their job.
 INSERT INTO upstream_end (run_id, project, job, ended_at, state)
 SELECT run.id, run.project, run.job, run.ended_at, run.state FROM run
-WHERE run.id = ANY(:ids) AND EXISTS (SELECT 1 FROM dependency
+WHERE run.id = ANY(:ids) AND run.trigger <> 'probe' AND EXISTS (SELECT 1 FROM dependency
     WHERE dependency.project = run.project AND dependency.upstream = run.job
     AND CASE dependency.ends WHEN 'completed' THEN run.state = 'COMPLETED'
         WHEN 'failed' THEN run.state IN ('FAILED', 'TIMED_OUT')

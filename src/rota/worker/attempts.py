@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 import msgspec
 
 from rota.domain.errors import Unavailable
-from rota.domain.git import COMMIT
 from rota.domain.ids import instant, micros
 from rota.domain.lease import StoreTime
+from rota.domain.quantities import format_duration
+from rota.domain.retry import STALLED
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Delivery, JobSpec
 from rota.ports.clock import Clock
 from rota.ports.executor import Completions, Executor, JobBatch
 from rota.ports.work import (
     KNOWN_SPECS,
-    MAX_FENCE,
-    MAX_INSTANT,
     MAX_ITEMS,
-    MIN_INSTANT,
     RUNNING,
-    UNREADABLE,
     Beat,
     Dispatch,
     Fence,
@@ -40,11 +36,11 @@ from rota.ports.work import (
     Start,
     StepNote,
     StepOutcome,
-    WorkBatch,
     storable,
 )
+from rota.worker.batches import by_job, checked
 from rota.worker.ends import EndQueue, GivenUp, Sending, outcome_at, picked
-from rota.worker.notes import NoteBook, ProgressBook
+from rota.worker.notes import NoteBook, ProgressBook, Silences
 from rota.worker.output import AttemptOutput, OutputTimes
 from rota.worker.spool import OutputSpool
 
@@ -54,8 +50,6 @@ REPORT_AGAIN = timedelta(seconds=2)  # what a server could not take yet
 _SETTLING = timedelta(milliseconds=500)
 _ENOUGH_ENDS = 32  # for a report that need not wait for more
 _QUICK = timedelta(milliseconds=5)  # ends that come faster than this may wait for one another
-
-_inputs = msgspec.json.Decoder(dict[str, Any])
 
 
 @dataclass(slots=True, eq=False)
@@ -95,6 +89,8 @@ class Attempts:
         self._interrupted: set[Fence] = set()  # the worker stops: another one tries them
         self._outputs: dict[Fence, AttemptOutput] = {}
         self._ended: set[Fence] = set()  # the held ones that are over
+        self._probes: set[Fence] = set()  # attempts that ask about others
+        self._silences = Silences(clock.monotonic)  # of attempts that may not be silent for long
         self._given_up = GivenUp(clock.monotonic)
         self._untold: dict[Fence, None] = {}  # ends given up that no beat was answered with
         spool.on_given_up = self._given_up.note
@@ -177,15 +173,18 @@ class Attempts:
         before it is missing, or if it makes no sense: nothing of it is accepted then.
         """
         batch = dispatch.batch
-        fences = _checked(batch)
+        fences = checked(batch)
         if not self._is_next(dispatch):
             return [], []
         self._received += len(batch)
         self._learn(dispatch.specs)
         now = self._clock.monotonic()
-        taken = [Held(job, now) for job in self._by_job(batch, fences)]
+        jobs = by_job(batch, fences, self._specs, self._held.keys())
+        taken = [Held(job, now) for job in jobs]
         for held in taken:
             self._held.update(dict.fromkeys(held.job.fences, held))
+            if held.job.batch.probes:
+                self._probes.update(held.job.fences)
         self._refuse_unreadable([held for held in taken if _ref(held) not in self._specs])
         known = [held for held in taken if _ref(held) in self._specs]
         return (
@@ -198,15 +197,6 @@ class Attempts:
         if dispatch.first > self._received + 1:
             raise Unavailable("a part of the stream from the server is missing")
         return dispatch.first in (0, self._received + 1)
-
-    def _by_job(self, batch: WorkBatch, fences: Sequence[Fence]) -> Iterator[JobBatch]:
-        """Yield the attempts of each job version, without those that came before."""
-        for ref, positions in batch.by_job().items():
-            spec = self._specs.get(ref) or JobSpec(ref[0])
-            of_job = [fences[at] for at in positions]
-            job = JobBatch(spec, batch.part(positions), of_job).without(self._held.keys())
-            if len(job):
-                yield job
 
     def _learn(self, entries: Sequence[SpecEntry]) -> None:
         """Remember the specs that were sent last; held work keeps its own."""
@@ -230,6 +220,7 @@ class Attempts:
                 continue  # begun before
             job = item.job
             item.started_at = now
+            self._silences.begin(item.job)
             if self._cancelled:
                 self.withdraw([fence for fence in job.fences if fence in self._cancelled])
                 job = job.without(self._cancelled)
@@ -293,7 +284,8 @@ class Attempts:
         for fence in fences:
             self._held.pop(fence, None)
         self._ended.difference_update(fences)
-        for few in (self._cancelled, self._interrupted):
+        self._silences.forget(fences)
+        for few in (self._cancelled, self._interrupted, self._probes):
             if few:
                 few.difference_update(fences)
         if self._outputs:
@@ -350,10 +342,12 @@ class Attempts:
         return output
 
     def progressed(self, fence: Fence, done: float, total: float | None, message: str) -> None:
+        self._silences.end(fence)
         told = storable(message)
         self._progress.keep(Progress(fence.run, fence.number, done, total, told))
 
     def stepped(self, fence: Fence, number: int, step: StepOutcome) -> StepOutcome:
+        self._silences.end(fence)
         output = self._outputs.get(fence)
         if output is not None and step.result != RUNNING:
             output.end_step(number)
@@ -397,6 +391,12 @@ class Attempts:
             rest = [at for at, fence in enumerate(fences) if fence not in self._outputs]
             completions = picked(completions, rest)
             fences = completions.fences
+        if self._probes and not self._probes.isdisjoint(fences):  # the store tells them by that
+            asking = [at for at, fence in enumerate(fences) if fence in self._probes]
+            self.ended([outcome_at(completions, at) for at in asking])
+            rest = [at for at, fence in enumerate(fences) if fence not in self._probes]
+            completions = picked(completions, rest)
+            fences = completions.fences
         fresh = set(fences)
         if not (self._ended.isdisjoint(fresh) and self._held.keys() >= fresh):
             going = [at for at, fence in enumerate(fences) if self._is_going(fence)]
@@ -412,6 +412,8 @@ class Attempts:
             if not self._is_going(fence):
                 continue
             final = _interrupted(outcome) if fence in self._interrupted else outcome
+            if self._silences.has_stopped(fence):
+                final = _stalled(final, self._held[fence].job.spec)
             output = self._outputs.get(fence)
             final = self._notes.completed(final, 0 if output is None else output.totals.lines)
             self._ended.add(fence)
@@ -422,6 +424,13 @@ class Attempts:
                 self._finishing.add(task)
                 task.add_done_callback(self._finishing.discard)
         self._note_ends()
+
+    def stop_stalled(self) -> None:
+        """Stop attempts that have printed nothing and told no progress for too long."""
+        for fence in self._silences.too_long(self._outputs):
+            if self._is_going(fence) and fence not in self._cancelled:
+                self._silences.stop(fence)
+                self.cancel([fence])
 
     def _is_going(self, fence: Fence) -> bool:
         return fence in self._held and fence not in self._ended
@@ -550,46 +559,20 @@ class Attempts:
             held.is_announced = held.is_announced or granted.issuperset(left)
 
 
-def _checked(batch: WorkBatch) -> list[Fence]:
-    """Return the fences; raise `Unavailable` if the columns do not fit one another."""
-    count, jobs = len(batch), len(batch.jobs)
-    positions = range(count)
-    sparse = (batch.inputs, batch.deadlines, batch.carts, batch.handles, batch.commits)
-    is_sound = (
-        len(batch.numbers) == count
-        and len(batch.due_at) == count
-        and len(batch.job_of) in (0, count)
-        and (jobs > 0 or not count)
-        and (not batch.job_of or (min(batch.job_of) >= 0 and max(batch.job_of) < jobs))
-        and _are_within(0, batch.numbers, MAX_FENCE)
-        and _are_within(MIN_INSTANT, batch.due_at, MAX_INSTANT)
-        and _are_within(MIN_INSTANT, batch.deadlines.values(), MAX_INSTANT)
-        and all(at in positions for each in sparse for at in each)
-        and all(map(COMMIT.fullmatch, batch.commits.values()))
-        and all(batch.runs)
-        and "".join(batch.runs).isprintable()
-    )
-    fences = batch.fences() if is_sound else []
-    if not is_sound or len(set(fences)) < count or not _are_readable(batch.inputs.values()):
-        raise Unavailable("the server sent work that makes no sense")
-    return fences
-
-
-def _are_within(least: int, values: Collection[int], most: int) -> bool:
-    return not values or (min(values) >= least and max(values) <= most)
-
-
-def _are_readable(inputs: Iterable[str]) -> bool:
-    try:
-        for text in inputs:
-            _inputs.decode(text)
-    except UNREADABLE:
-        return False
-    return True
-
-
 def _ref(held: Held) -> JobRef:
     return held.job.batch.job(0)
+
+
+def _stalled(outcome: Outcome, spec: JobSpec) -> Outcome:
+    if outcome.result != AttemptResult.CANCELLED or spec.stalled_after is None:
+        return outcome
+    silence = format_duration(spec.stalled_after)
+    return msgspec.structs.replace(
+        outcome,
+        result=AttemptResult.TIMED_OUT,
+        cause=STALLED,
+        message=f"it printed nothing and told no progress for {silence} (stalled_after)",
+    )
 
 
 def _interrupted(outcome: Outcome) -> Outcome:

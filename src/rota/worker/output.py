@@ -62,6 +62,7 @@ class AttemptOutput:
         self._outbox.on_change = self._note_room
         self._pacing = pacing
         self._is_watched = False
+        self.printed = 0  # bytes, those that `log_limit` cut off included
         self._unposted_since: float | None = None  # None: the recorder holds nothing
         self._has_room = asyncio.Event()
         self._has_room.set()
@@ -121,6 +122,7 @@ class AttemptOutput:
 
     def feed(self, stream: Stream, step: int, data: bytes) -> None:
         """Add bytes that were read from a pipe. Steps count from 0."""
+        self.printed += len(data)
         if data and not self._outbox.is_refused:
             self._recorder.feed(self._times.store_ms(), stream, step, data)
             self._note_unposted()

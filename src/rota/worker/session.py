@@ -257,6 +257,7 @@ class WorkerSession:
                 await self._serve()
             except* (Unavailable, NotFound) as group:
                 await self._clock.sleep(self._disconnected(group))
+                self._attempts.stop_stalled()  # as `_tick` does while there is a link
 
     def _disconnected(self, group: BaseExceptionGroup[RotaError]) -> timedelta:
         """Note the end of a connection; return the pause until the next one."""
@@ -475,6 +476,7 @@ class WorkerSession:
             await self._tell_progress(link)
             await self._tell_notes(link)  # before the output: a step is known before its lines
             self._attempts.post_due_output()
+            self._attempts.stop_stalled()
 
     async def _tell_handles(self, link: WorkerLink) -> None:
         """Have remote handles kept: their attempts do not go on before that."""

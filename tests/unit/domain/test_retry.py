@@ -33,6 +33,15 @@ def test_a_failure_without_retries_is_final_and_names_its_cause() -> None:
     assert decide(replace(FAILED, exit_code=None)).cause == "error"
 
 
+def test_silence_is_a_timeout_with_a_cause_of_its_own() -> None:
+    silent = replace(FAILED, result=AttemptResult.TIMED_OUT, exit_code=None, cause="stalled")
+
+    assert decide(silent) == Verdict(RunEvent.RAN_OUT, RunState.TIMED_OUT, "stalled")
+    assert decide(silent, Retry(attempts=2)).state is RunState.SCHEDULED
+    assert decide(silent, Retry(attempts=2, when=frozenset({"failed"}))).cause == "stalled"
+    assert decide(replace(silent, cause="anything")).cause == "timeout"
+
+
 def test_attempts_are_counted_in_total() -> None:
     policy = Retry(attempts=3)
 

@@ -209,6 +209,22 @@ async def test_runs_larger_than_their_pool_takes_are_refused(timeline: Timeline)
     assert triggered.value.code == "run_too_large"
 
 
+async def test_the_most_of_a_pool_is_kept_with_it_and_goes_before_settings(
+    timeline: Timeline,
+) -> None:
+    await apply(timeline, file_of(job(resources={"cpu": 8, "memory": "1GiB"})))
+    engine = replace(timeline.engine, pools=Pools(largest={"default": {"cpu": 4_000}}))
+    stored = await definitions.find_job(engine, "dump")
+
+    await give_pool(engine, "default", None, actor="ann", most={"cpu": 8_000})
+    run, _ = await runs.trigger(engine, stored, TriggerOptions({}), actor="ann")
+    assert run.job == "dump"
+
+    await give_pool(engine, "default", None, actor="ann", most={"memory": 2**29 * 1_000})
+    with pytest.raises(Conflict, match="at most 512MiB memory, not 1GiB"):
+        await runs.trigger(replace(engine, pools=Pools()), stored, TriggerOptions({}), actor="ann")
+
+
 async def test_how_large_a_pool_of_others_is_nobody_is_told(timeline: Timeline) -> None:
     await make_project(timeline.store, "etl")
     strict = replace(timeline.engine, pools=Pools(largest={"gpu": {"cpu": 4_000}}))

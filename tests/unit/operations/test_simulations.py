@@ -32,6 +32,19 @@ async def test_more_workers_shorten_waits(timeline: Timeline) -> None:
     assert found.before.jobs["a"].late > found.after.jobs["a"].late
 
 
+async def test_what_is_too_late_to_start_takes_nothing_from_others(timeline: Timeline) -> None:
+    await timeline.store.register(hello("small", pool="small", slots=1), HOUR)
+    busy = {"expect": "10m", "overlap": "allow", "start_within": "1m", "pool": "small"}
+    await timeline.apply("*/5 * * * *", name="a", late="drop", **busy)
+
+    found = (await compare(timeline, Change())).before
+
+    result = found.jobs["a"]
+    assert result.dropped == result.late > 3
+    assert found.started + result.dropped == result.waits.runs
+    assert result.waits.longest <= 60
+
+
 async def test_a_moved_job_comes_at_its_new_times(timeline: Timeline) -> None:
     await timeline.apply("0 3 1 1 *", name="yearly", expect="1s")
 

@@ -62,5 +62,6 @@ def test_a_worker_says_what_it_has_and_why_it_lacks_the_rest() -> None:
         ("type", "shell"): "",
         ("type", "python"): "started without --app",
         ("capability", "files"): "",
+        ("capability", "probes"): "",
     }
     assert Offer("type", "python") in offers(has_app=True)

@@ -16,6 +16,7 @@ from rota.sdk.options import JobOptions, Retry, When, cron, document_of, duratio
 _SETTLED = {
     "project",
     "type",
+    "external",
     "steps",
     "function",
     "source",

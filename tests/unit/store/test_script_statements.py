@@ -23,7 +23,7 @@ DECIDED = {
     "end_waiting_run": {RunState.SKIPPED, RunState.MISSED, RunState.CANCELLED, RunState.TIMED_OUT},
     "end_attempt": {after for (before, _), after in TRANSITIONS.items() if before in LEASED_STATES}
     - {RunState.PROCESSING},
-    "resolve_run": {RunState.COMPLETED, RunState.FAILED, RunState.SCHEDULED},
+    "resolve_runs": {RunState.COMPLETED, RunState.FAILED, RunState.SCHEDULED},
 }
 
 
@@ -57,7 +57,7 @@ def test_all_writers_of_states_are_known() -> None:
         "start_runs",
         "complete_runs",
         "end_attempt",
-        "resolve_run",
+        "resolve_runs",
     }
 
 

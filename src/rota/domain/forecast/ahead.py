@@ -127,6 +127,7 @@ class RunAhead:
     made_at: float | None = None  # when the run was; None: it will be when it is due
     id: RunId | None = None  # None: not known before it comes
     worker: str = ""  # that has it already
+    drop_at: float = inf  # from when on it may not start any more (`late: drop`)
 
     @property
     def arrives_at(self) -> float:
@@ -143,7 +144,12 @@ class RunAhead:
 
     @property
     def wait(self) -> float:
-        return max(self.start_at - self.ready_at, 0.0)
+        return max(self.waits_until - self.ready_at, 0.0)
+
+    @property
+    def waits_until(self) -> float:
+        """Time of its start, or of being dropped; infinity: neither in the time ahead."""
+        return self.drop_at if self.start_at == inf else self.start_at
 
 
 class Successors(Protocol):

@@ -73,14 +73,14 @@ def _spans(what: str, waiting: Sequence[RunAhead], until: float) -> Iterator[Sat
             yield _span(what, lot, end, until)
             lot = []
         lot.append(run)
-        end = max(end, min(run.start_at, until))
+        end = max(end, min(run.waits_until, until))
     if lot:
         yield _span(what, lot, end, until)
 
 
 def _span(what: str, lot: Sequence[RunAhead], end: float, until: float) -> Saturation:
     names = Counter(run.job.name for run in lot).most_common(_NAMED)
-    longest = max(min(run.start_at, until) - run.ready_at for run in lot)
+    longest = max(min(run.waits_until, until) - run.ready_at for run in lot)
     return Saturation(
         what=what,
         begins_at=lot[0].ready_at,
@@ -88,7 +88,7 @@ def _span(what: str, lot: Sequence[RunAhead], end: float, until: float) -> Satur
         waiting=len(lot),
         longest_wait=longest,
         jobs=tuple(name for name, _ in names),
-        unplaced=sum(run.start_at == inf for run in lot),
+        unplaced=sum(run.start_at == inf and run.drop_at > until for run in lot),
     )
 
 

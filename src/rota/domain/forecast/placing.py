@@ -92,7 +92,7 @@ class _Bounds:
             yield group
 
 
-_END, _OUTSIDE_END, _ARRIVAL = range(3)  # at one instant, what ends goes first
+_DROP, _END, _OUTSIDE_END, _ARRIVAL = range(4)  # at one instant, what is too late goes first
 
 
 class Contended(Exception):
@@ -114,6 +114,7 @@ class PlainPools:
         self._held_back: dict[str, deque[tuple[int, RunAhead]]] = defaultdict(deque)  # by group
         self._events: list[tuple[float, int, int, RunAhead]] = []
         self._numbers = count()
+        self._queued: set[RunAhead] = set()  # of those that may be dropped
 
     def go_on(self, run: RunAhead) -> None:
         """Add a run that a worker has already."""
@@ -147,12 +148,16 @@ class PlainPools:
             if kind == _ARRIVAL:
                 self._arrive(run, at)
                 continue
+            if kind == _DROP:
+                self._drop(run, at)
+                continue
             self._let_next_go(run.job, at)  # first: it may be older than what is in the queue
             if kind == _END:
                 self._free_slot(run.job.pool, at)
 
     def _arrive(self, run: RunAhead, at: float) -> None:
-        self._let_in(next(self._numbers), run, at)
+        if run.drop_at > at:
+            self._let_in(next(self._numbers), run, at)
 
     def _let_in(self, age: int, run: RunAhead, at: float) -> None:
         job = run.job
@@ -160,6 +165,7 @@ class PlainPools:
             if self._going[job.group] >= job.limit:
                 run.waits_for = run.waits_for or JOB_GATE
                 self._held_back[job.group].append((age, run))
+                self._drop_later(run)
                 return
             self._going[job.group] += 1
         if self._free[job.pool] > 0:
@@ -170,12 +176,31 @@ class PlainPools:
 
     def _queue(self, age: int, run: RunAhead) -> None:
         job, queue = run.job, self._queues[run.job.pool]
-        if queue:
+        if self._next(queue):
             first = queue[0][1].job
             if (first.priority, first.share) != (job.priority, job.share):
                 raise Contended(job.pool)
         run.waits_for = run.waits_for or WORKER_GATE
         heappush(queue, (age, run))
+        if run.drop_at < inf:
+            self._queued.add(run)
+            self._drop_later(run)
+
+    def _next(self, queue: list[tuple[int, RunAhead]]) -> bool:
+        """Return whether a run waits in a queue, whose first is not dropped then."""
+        while queue and queue[0][1].drop_at < inf and queue[0][1] not in self._queued:
+            heappop(queue)
+        return bool(queue)
+
+    def _drop_later(self, run: RunAhead) -> None:
+        if run.drop_at < inf:
+            heappush(self._events, (run.drop_at, _DROP, next(self._numbers), run))
+
+    def _drop(self, run: RunAhead, at: float) -> None:
+        """Miss a run that still waits; one that its job holds back is passed over later."""
+        if run in self._queued:
+            self._queued.discard(run)
+            self._let_next_go(run.job, at)
 
     def _begin(self, run: RunAhead, at: float, ends: int = _END) -> None:
         run.start_at = at
@@ -186,15 +211,21 @@ class PlainPools:
                 heappush(self._events, event)
 
     def _free_slot(self, pool: str, at: float) -> None:
-        if queue := self._queues[pool]:
-            self._begin(heappop(queue)[1], at)
+        queue = self._queues[pool]
+        if self._next(queue):
+            run = heappop(queue)[1]
+            self._queued.discard(run)
+            self._begin(run, at)
         else:
             self._free[pool] += 1
 
     def _let_next_go(self, job: JobAhead, at: float) -> None:
         if job.limit is not None:
             self._going[job.group] -= 1
-            if held_back := self._held_back[job.group]:
+            held_back = self._held_back[job.group]
+            while held_back and held_back[0][1].drop_at <= at:
+                held_back.popleft()
+            if held_back:
                 self._let_in(*held_back.popleft(), at)
 
 
@@ -348,6 +379,7 @@ class _Watcher(Observer):
             group=job.group,
             limit=job.limit,
             created_at=run.created_at,
+            drop_at=run.drop_at,
         )
 
     def go_on(self, run: RunAhead) -> None:
@@ -368,6 +400,10 @@ class _Watcher(Observer):
         if at > found.ready_at:
             found.waits_for = found.waits_for or WORKER_GATE
         self._follow(found)
+
+    def on_drop(self, run: SimRun, at: float) -> None:
+        found = self._runs[run.id]
+        found.waits_for = found.waits_for or WORKER_GATE
 
     def _follow(self, run: RunAhead) -> None:
         if self._successors is None or run.end_at == inf:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rota.domain.jobfile.demands import build_after, build_rate_limits, build_resources
+from rota.domain.jobfile.external import build_external, of_no_worker
 from rota.domain.jobfile.files import build_artifacts, build_source
 from rota.domain.jobfile.http import build_http
 from rota.domain.jobfile.kinds import parse_share
@@ -30,6 +31,7 @@ from rota.domain.spec import (
     MisfirePolicy,
     OutputKept,
     Overlap,
+    Probe,
     Retry,
     Schedule,
     Step,
@@ -64,6 +66,7 @@ def build_job(document: Document) -> JobSpec:
             function=str,
             http=build_http,
             parameters=dict,
+            external=build_external,
             env=dict,
             priority=int,
             share=str,
@@ -80,11 +83,14 @@ def build_job(document: Document) -> JobSpec:
             grace=parse_duration,
             retry=_retry,
             max_losses=int,
+            probe=_probe,
+            stalled_after=parse_duration,
             log_limit=parse_size,
             output=OutputKept,
         )
         | build_source(document)
-        | build_walls(document),
+        | build_walls(document)
+        | of_no_worker(document),
     )
 
 
@@ -156,6 +162,20 @@ def _retry(document: Document) -> Retry:
     # The default for the longest pause must not shorten a longer one that was asked for.
     given.setdefault("max_delay", max(_USUAL.max_delay, given.get("delay", _USUAL.delay)))
     return Retry(**given)
+
+
+def _probe(document: Document) -> Probe:
+    run = document["run"]
+    given = _given(
+        document,
+        shell=str,
+        timeout=parse_duration,
+        attempts=int,
+        delay=parse_duration,
+        max_delay=parse_duration,
+    )
+    given.setdefault("max_delay", max(_USUAL.max_delay, given.get("delay", timedelta(0))))
+    return Probe(run if isinstance(run, str) else tuple(run), **given)
 
 
 def _step(document: Document, number: int, job: Document) -> Step:

@@ -16,11 +16,12 @@ from rota.domain.jobfile.calendars import CALENDAR, HOLIDAYS
 from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM, ITEMS_FROM
 from rota.domain.jobfile.declarations import LIMIT, RESOURCE
 from rota.domain.jobfile.demands import AFTER, FOLLOW, RATE_LIMIT
+from rota.domain.jobfile.external import PARTS_OF_EXTERNAL, SECTIONS_OF_EXTERNAL
 from rota.domain.jobfile.fields import DEFAULTS, FILE, JOB, JOB_GROUPS
 from rota.domain.jobfile.files import ARTIFACTS, GIT, SOURCE, UPLOAD
 from rota.domain.jobfile.http import PARTS_OF_HTTP, SECTIONS_OF_HTTP
 from rota.domain.jobfile.kinds import Schema
-from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, RETRY, STEP
+from rota.domain.jobfile.parts import DST, INPUT, MISFIRE, PROBE, RETRY, STEP
 from rota.domain.jobfile.sections import Field, Section
 from rota.domain.jobfile.text import BOOLEAN, DECIMAL, FLOAT, NOT_FINITE, NULL, PREFIXED
 from rota.domain.jobfile.walls import MOUNT, RUN_LIMITS
@@ -81,7 +82,7 @@ def to_block(value: Mapping[str, Any]) -> str:
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_NEVER_FOLD)
 
 
-_SECTIONS = (JOB, DEFAULTS, STEP, RETRY, MISFIRE, DST, INPUT, SOURCE, CALENDAR, HOLIDAYS)
+_SECTIONS = (JOB, DEFAULTS, STEP, PROBE, RETRY, MISFIRE, DST, INPUT, SOURCE, CALENDAR, HOLIDAYS)
 _SECTIONS_OF_FILES = (GIT, UPLOAD, ARTIFACTS)
 _SECTIONS_OF_WALLS = (RUN_LIMITS, MOUNT)
 _SECTIONS_OF_ORDER = (RATE_LIMIT, AFTER, FOLLOW, LIMIT, RESOURCE)
@@ -105,6 +106,7 @@ def json_schema() -> Schema:
                 *_SECTIONS_OF_FILES,
                 *_SECTIONS_OF_WALLS,
                 *SECTIONS_OF_HTTP,
+                *SECTIONS_OF_EXTERNAL,
                 *_SECTIONS_OF_ORDER,
                 *_SECTIONS_OF_CARTS,
             )
@@ -162,6 +164,7 @@ A file has at most 100,000 items and 64 million characters, and a line at most o
 _PARTS = {
     "Step": STEP,
     "Retry": RETRY,
+    "Probe": PROBE,
     "Misfire": MISFIRE,
     "Daylight saving": DST,
     "Input": INPUT,
@@ -170,6 +173,7 @@ _PARTS = {
     "Upload": UPLOAD,
     "Artifacts": ARTIFACTS,
     **PARTS_OF_HTTP,
+    **PARTS_OF_EXTERNAL,
     "Run limits": RUN_LIMITS,
     "Mount": MOUNT,
     "Rate limit": RATE_LIMIT,

@@ -12,6 +12,7 @@ from rota.domain.jobfile.calendars import CALENDARS, CALENDARS_OF_JOB
 from rota.domain.jobfile.cart_fields import CARTS
 from rota.domain.jobfile.declarations import DECLARATIONS
 from rota.domain.jobfile.demands import DEMANDS
+from rota.domain.jobfile.external import EXTERNAL_OF_JOB
 from rota.domain.jobfile.files import SOURCE
 from rota.domain.jobfile.formats import SHORT_FORM
 from rota.domain.jobfile.http import HTTP_OF_JOB
@@ -21,6 +22,7 @@ from rota.domain.jobfile.parts import (
     INPUT,
     LATER,
     MISFIRE,
+    PROBE,
     RETRY,
     SHORTEST,
     STEP,
@@ -177,6 +179,7 @@ _WHAT_IT_RUNS = (
         examples=({"PGSSLMODE": "require"},),
     ),
     HTTP_OF_JOB,
+    EXTERNAL_OF_JOB,
     PARAMETERS,
     *SHORT_FORM,
     Field("secrets", LATER, "Secrets given to the job."),
@@ -208,7 +211,8 @@ _HOW_IT_ENDS = (
     Field(
         "delivery",
         Choice(Delivery),
-        "What a lost worker means: a new attempt, or UNKNOWN until a person decides.",
+        "What a lost worker means: a new attempt, or UNKNOWN until a person or the `probe` "
+        "decides.",
         "at_least_once",
     ),
     Field("timeout", Duration(SHORTEST), "How long one attempt may take.", examples=("1h",)),
@@ -244,9 +248,20 @@ _HOW_IT_ENDS = (
         "it in the blob store.",
         "auto",
     ),
-    Field("probe", LATER, "The command that tells how an UNKNOWN run ended."),
+    Field(
+        "probe",
+        PROBE,
+        "The command that tells how a run ended that is UNKNOWN, for `delivery: at_most_once`; a "
+        "bare script is its `run`.",
+    ),
     Field("lease", LATER, "How long a worker may be silent."),
-    Field("stalled_after", LATER, "How long a run may be silent."),
+    Field(
+        "stalled_after",
+        Duration(timedelta(seconds=1), most=WEEK),
+        "How long an attempt may print nothing and tell no progress: then it is stopped like one "
+        "that took too long, and `retry` goes by `timed_out`.",
+        examples=("20m",),
+    ),
     Field("notify", LATER, "Whom to tell about what."),
     Field("keep", LATER, "How long runs, output and artifacts are kept."),
 )

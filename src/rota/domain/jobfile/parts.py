@@ -29,7 +29,17 @@ from rota.domain.jobfile.slips import (
 )
 from rota.domain.jobfile.walls import WALLS_OF_STEP
 from rota.domain.patterns import MAX_PATTERN
-from rota.domain.spec import Backoff, Fold, Gap, InputType, MisfirePolicy, StepCondition
+from rota.domain.quantities import format_duration
+from rota.domain.spec import (
+    DEFAULT_PROBE_TIMEOUT,
+    Backoff,
+    Fold,
+    Gap,
+    InputType,
+    MisfirePolicy,
+    Probe,
+    StepCondition,
+)
 
 SHORTEST = timedelta(milliseconds=1)
 WEEK = timedelta(days=7)
@@ -147,6 +157,46 @@ INPUT = Section(
         Field("help", PROSE, "What the input means, for whoever triggers the job."),
     ),
     advice=INPUT_ADVICE,
+)
+
+PROBE = Section(
+    "probe",
+    (
+        Field(
+            "run",
+            COMMAND,
+            "What tells how the run ended: exit code 0 is completed, 1 failed, 2 means that it had "
+            "no effect and is to be tried again; anything else is no answer.",
+            examples=("./was_it_paid.sh",),
+            required=True,
+        ),
+        Field("shell", SHELL, "What reads the script, as in a step.", "sh"),
+        Field(
+            "timeout",
+            Duration(SHORTEST),
+            "How long one try may take.",
+            format_duration(DEFAULT_PROBE_TIMEOUT),
+        ),
+        Field(
+            "attempts",
+            Integer(1, 1_000),
+            "How many tries may give no answer before a person must decide.",
+            Probe("").attempts,
+        ),
+        Field(
+            "delay",
+            Duration(most=WEEK),
+            "The pause before the first try; it doubles from try to try.",
+            format_duration(Probe("").delay),
+        ),
+        Field(
+            "max_delay",
+            Duration(most=WEEK),
+            "The longest pause; `5m`, or `delay` where that is longer, unless given.",
+            examples=("1h",),
+        ),
+    ),
+    shorthand="run",
 )
 
 STEP = Section(

@@ -14,6 +14,7 @@ from rota.domain.errors import Invalid, Problem, did_you_mean, listed, quoted, s
 from rota.domain.following import Origin, Source, as_input, parse_source
 from rota.domain.jobfile.build import Document, build_schedule
 from rota.domain.jobfile.demands import job_of
+from rota.domain.jobfile.external import check_external
 from rota.domain.jobfile.files import FileValue, check_source, is_file
 from rota.domain.jobfile.formats import SHORT, check_code, check_short_form
 from rota.domain.jobfile.http import check_http
@@ -28,6 +29,7 @@ from rota.domain.resources import HTTP_SLOTS, SLOTS
 from rota.domain.schedule import compile_schedule, warnings
 from rota.domain.schedule.zones import load_zone
 from rota.domain.spec import (
+    Delivery,
     Input,
     InputType,
     Isolation,
@@ -310,6 +312,7 @@ def check_job(
     _check_type(document, written, at)
     check_source(document, at)
     check_http(document, written, at, is_whole=is_whole)
+    check_external(document, written, at, is_whole=is_whole)
     check_plugin_type(document, written, at)
     check_short_form(document, written, at)
     check_code(document, written, at)
@@ -319,6 +322,8 @@ def check_job(
         _check_bound(document, at.child(name), name)
     _check_lateness(document, written, at)
     _check_retry(document.get("retry"), at.child("retry"))
+    _check_retry(document.get("probe"), at.child("probe"))
+    _check_probe(document, at)
     for index, step in enumerate(document.get("steps", ())):
         if step is not INVALID:
             _check_retry(step.get("retry"), at.child("steps").child(index).child("retry"))
@@ -330,7 +335,7 @@ def check_job(
 
 def _check_type(document: Document, written: Mapping[str, object], at: At) -> None:
     kind = document.get("type", JobType.SHELL)
-    if written.get("type") not in (None, kind) or kind == JobType.HTTP:
+    if written.get("type") not in (None, kind) or kind in (JobType.HTTP, JobType.EXTERNAL):
         return
     if is_plugin_type(kind):
         return
@@ -387,6 +392,22 @@ def _place(problems: Iterable[Problem], at: At) -> None:
             position = position.child(int(match["index"])) if match["index"] else position
         report = position.warn if problem.warning else position.refuse
         report(problem.message, problem.hint)
+
+
+def _check_probe(document: Document, at: At) -> None:
+    if document.get("probe") in (None, INVALID):
+        return
+    place = at.child("probe")
+    if document.get("type") == JobType.HTTP:
+        place.refuse(
+            "a job of type http has no probe: its own status call tells how the work went",
+            "leave it out, and give `http` a `status`",
+        )
+    elif document.get("delivery") != Delivery.AT_MOST_ONCE:
+        place.refuse(
+            "a probe is asked about runs that are UNKNOWN, which only at_most_once leaves",
+            "add delivery: at_most_once, or leave the probe out",
+        )
 
 
 def _check_retry(retry: Document | None, at: At) -> None:

@@ -256,6 +256,8 @@ class Section:
                 return "a list or a mapping"
             case Text():
                 return "text or a mapping"
+            case Either():
+                return "text, a list or a mapping"
             case _:
                 return "a whole number or a mapping"
 
@@ -268,6 +270,8 @@ class Section:
                 return isinstance(value, list | tuple)
             case Text():
                 return isinstance(value, str)
+            case Either():
+                return isinstance(value, str | list | tuple)
             case _:
                 return isinstance(value, int) and not isinstance(value, bool)
 

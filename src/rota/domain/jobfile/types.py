@@ -18,7 +18,6 @@ from rota.domain.jobfile.sections import Field
 from rota.domain.jobfile.text import At
 from rota.domain.run import why_not_portable
 from rota.domain.spec import (
-    RESERVED_TYPES,
     TYPE_NAME,
     InputType,
     JobType,
@@ -41,8 +40,6 @@ class TypeName(Scalar):
         return f"{listed(_BUILT_IN)}, or a type that a plug-in brings, such as ticket"
 
     def accept(self, value: object, at: At) -> object:
-        if value in RESERVED_TYPES and value not in _BUILT_IN:
-            raise Refused(f"{at.name} {shown(value)} is not available in this version of Rota")
         if not isinstance(value, str):
             raise Refused
         if not TYPE_NAME.fullmatch(value):

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rota.domain.jobfile.external import NOT_OF_EXTERNAL
 from rota.domain.jobfile.http import NOT_OF_HTTP
 from rota.domain.jobfile.kinds import (
     INVALID,
@@ -266,6 +267,12 @@ _NOT_OF_CONTAINERS = ("run_as", "source")
 _WITHOUT_COMMANDS: Mapping[object, str] = {  # types that no wall can stand around, and why
     JobType.PYTHON: "functions run in their worker's host",
     JobType.HTTP: "another system does the work",
+    JobType.EXTERNAL: "another system does the work",
+}
+
+_FOREIGN: Mapping[object, tuple[str, ...]] = {  # what defaults do not give to such jobs
+    JobType.HTTP: NOT_OF_HTTP,
+    JobType.EXTERNAL: NOT_OF_EXTERNAL,
 }
 
 
@@ -291,7 +298,7 @@ def inheritable(lower: Document, own: Document) -> dict[str, Any]:
     """Return what a document takes of the one below it: nothing that its own wall cannot have."""
     kind = own.get("type", lower.get("type"))
     if _has_no_commands(kind):
-        foreign = () if kind == JobType.PYTHON else NOT_OF_HTTP  # nor have plug-ins of these
+        foreign = NOT_OF_HTTP if is_plugin_type(str(kind)) else _FOREIGN.get(kind, ())
         return _without(lower, _NOT_OF_FUNCTIONS + foreign)
     stated = stated_wall(own)
     taken = dict(lower)

@@ -53,6 +53,7 @@ class Entry:
     keys: Mapping[Key, int]  # what it takes of shared ones, in the order of the gates
     promised_until: float = -inf  # so long it keeps others from its keys while it is in the queue
     is_served: bool = False
+    is_queued: bool = False  # it passed its gates, and waits in its chain
     started_at: float = 0.0
     rate: float = 0.0  # what its chain was charged for each second of it
 

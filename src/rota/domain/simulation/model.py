@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from rota.domain.keys import Demands, Key
 from rota.domain.resources import Vector
@@ -40,6 +41,7 @@ class SimRun:
     group: str = ""  # runs that are only let go up to `limit` at a time
     limit: int | None = None
     created_at: float | None = None  # waiting for keys counts from here; None: from its arrival
+    drop_at: float = inf  # from when on it may not start any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,9 @@ class Observer:
         """Note that the run waits for a key; `eligible_at` None: until others end."""
 
     def on_start(self, run: SimRun, worker: str, at: float) -> None: ...
+
+    def on_drop(self, run: SimRun, at: float) -> None:
+        """Note that it is too late for the run to start."""
 
     def on_end(self, run: SimRun, worker: str, at: float) -> None: ...
 

@@ -208,6 +208,11 @@ class Pool:
             self.rooms.close(station)
             self._reserved = entry, station
 
+    def drop(self, entry: Entry, now: float) -> Iterator[Placed]:
+        """Remove a run from the queue that may not start any more."""
+        self.chains.leave(entry)
+        yield from self._end_reservation_of(entry, now)
+
     def serve(self, station: Station, now: float) -> Iterator[Placed]:
         """Serve a closed worker that may have room; open it again at the end, if not reserved."""
         while True:

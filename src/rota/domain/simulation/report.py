@@ -98,6 +98,7 @@ class Measures(Observer):
         self.used: defaultdict[Measure, float] = defaultdict(float)  # thousandths × seconds
         self.peaks: Counter[Measure] = Counter()
         self.starts: Counter[int] = Counter()  # by minute
+        self.dropped: Counter[str] = Counter()  # by job
         self.ended = 0
         self.standing: dict[str, tuple[SimRun, Crowd]] = {}  # runs that wait, and with whom
         self.crowds: dict[str, Crowd] = {}
@@ -114,6 +115,12 @@ class Measures(Observer):
         self.waits[Kind(run.job, run.priority, run.share)].append(at - run.arrives_at)
         self.starts[int(at / MINUTE)] += 1
         self.hold(run, min(at + run.seconds, self.until) - at)
+
+    def on_drop(self, run: SimRun, at: float) -> None:
+        if stood := self.standing.pop(run.id, None):
+            stood[1].go(at)
+        self.waits[Kind(run.job, run.priority, run.share)].append(at - run.arrives_at)
+        self.dropped[run.job] += 1
 
     def on_end(self, run: SimRun, worker: str, at: float) -> None:
         self.ended += 1
@@ -163,6 +170,7 @@ class JobResult:
     waits: Waits
     start_within: float | None  # the objective, in seconds
     late: int  # runs that missed it
+    dropped: int = 0  # those of them that were too late to start, as `late: drop` says
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +229,7 @@ class Background:
 
 
 def report_of(measures: Measures, background: Background) -> Report:
-    started = sum(map(len, measures.waits.values()))
+    started = sum(map(len, measures.waits.values())) - measures.dropped.total()
     waits = _with_those_who_wait(measures)
     return Report(
         seconds=measures.until,
@@ -231,7 +239,7 @@ def report_of(measures: Measures, background: Background) -> Report:
         ended=measures.ended,
         still_waiting=len(measures.standing),
         waits=waits_of(_together(waits, lambda kind: "").get("", [])),
-        jobs=_jobs(waits, background.start_within or {}),
+        jobs=_jobs(waits, background.start_within or {}, measures.dropped),
         priorities=_grouped(waits, lambda kind: kind.priority),
         shares=_shares(waits, measures, background.weights or {}),
         uses=_uses(measures),
@@ -270,13 +278,16 @@ def _grouped(waits: Mapping[Kind, Sequence[float]], key: Callable[[Kind], K]) ->
 
 
 def _jobs(
-    waits: Mapping[Kind, Sequence[float]], objectives: Mapping[str, float]
+    waits: Mapping[Kind, Sequence[float]],
+    objectives: Mapping[str, float],
+    dropped: Mapping[str, int],
 ) -> dict[str, JobResult]:
     results = {}
     for name, each in _together(waits, lambda kind: kind.job).items():
         within = objectives.get(name)
-        late = 0 if within is None else sum(wait > within for wait in each)
-        results[name] = JobResult(waits_of(each), within, late)
+        gone = dropped.get(name, 0)  # they have waited no longer than they may
+        late = 0 if within is None else sum(wait > within for wait in each) + gone
+        results[name] = JobResult(waits_of(each), within, late, gone)
     return results
 
 
@@ -379,6 +390,8 @@ def _events(
         yield run.arrives_at, _Turn.ARRIVAL, lambda at: _arrive(known, at, measures)
     if 0 <= start < until:
         yield start, _Turn.START, lambda at: measures.on_start(run, "", at)
+    elif run.drop_at < until:
+        yield max(run.drop_at, 0.0), _Turn.START, lambda at: measures.on_drop(run, at)
     if end < until:
         yield max(end, 0.0), _Turn.END, lambda at: measures.on_end(run, "", at)
 

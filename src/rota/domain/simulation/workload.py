@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
-from math import exp, log
+from math import exp, inf, log
 from operator import attrgetter
 from random import Random
 from typing import Protocol
@@ -38,7 +38,7 @@ from rota.domain.resources import Vector
 from rota.domain.schedule import Timetable, compile_schedule
 from rota.domain.shape import shape_of
 from rota.domain.simulation.model import SimRun, SimWorker
-from rota.domain.spec import Schedule
+from rota.domain.spec import Late, Schedule
 
 _P95 = 1.6448536269514722  # standard deviations above the mean of a normal distribution
 
@@ -251,6 +251,7 @@ def _runs(workload: Workload, job: JobMix, period: Period, random: Random) -> It
     rules, demands = job.rules, workload.demands[job.name]
     timeout = rules.timeout.total_seconds() if rules.timeout else None
     share, shape, expected = job.share, job.shape, job.lengths.mean
+    patience = job.start_within if rules.late is Late.DROP else None
     for number, (at, member) in enumerate(_times(job, period, random)):
         seconds = job.lengths.draw(random)
         yield SimRun(
@@ -267,6 +268,7 @@ def _runs(workload: Workload, job: JobMix, period: Period, random: Random) -> It
             demands=demands,
             group=f"{job.name}/{member}",
             limit=rules.max_concurrency,
+            drop_at=inf if patience is None else at + patience,
         )
 
 

@@ -54,6 +54,7 @@ _FIELDS_OF_JOBS = (
     "spread",
     "max_concurrency",
     "start_within",
+    "late",
     "timeout",
     "priority",
     "share",

@@ -137,6 +137,20 @@ class Gates:
             if isinstance(gate.rule, Counted):
                 gate.held += amount
 
+    def forget(self, entry: Entry) -> None:
+        """Let others have what a run waited for, or was let through to, that will not start."""
+        if not entry.is_queued:
+            for key in entry.keys:
+                gate = self._gates[key]
+                gate.waiting = [each for each in gate.waiting if each[2] is not entry]
+                heapq.heapify(gate.waiting)
+            self._forget_kept(entry)
+            return
+        if entry.promised_until > -inf:
+            self.break_promise(entry)
+        for key in entry.keys.keys() - entry.run.demands:
+            self._gates[key].queued -= entry.keys[key]
+
     def give_back(self, entry: Entry) -> None:
         for key, amount in entry.keys.items():
             gate = self._gates[key]
@@ -214,6 +228,13 @@ def _rank(entry: Entry) -> Rank:
     return rank_of(run.priority, _micros(created_at), entry.seq)
 
 
+@dataclass(frozen=True, slots=True)
+class _Drop:
+    """End of the time in which a run may start."""
+
+    seq: int
+
+
 _NO_OBSERVER = Observer()
 
 
@@ -242,7 +263,8 @@ class World:
         self._gates = Gates(rules or {}, levels or {}, now)
         self._seqs = count()
         # Ends, keys to look at, runs that come because of others, and ends of promises.
-        self._events: list[tuple[float, int, Placed | Key | SimRun | Entry]] = []
+        self._events: list[tuple[float, int, Placed | Key | SimRun | Entry | _Drop]] = []
+        self._droppable: dict[int, Entry] = {}  # those that wait, by their number
         self._looks: dict[Key, float] = {}  # the next one at each key
         self._observer = _NO_OBSERVER
 
@@ -286,12 +308,20 @@ class World:
                 self._arrive(event)
             elif isinstance(event, Entry):
                 self._break_promise(event)
+            elif isinstance(event, _Drop):
+                self._drop(event.seq)
             else:
                 self._end(event)
         self.now = max(self.now, until)
 
     def _arrive(self, run: SimRun) -> None:
+        if run.drop_at <= self.now:
+            self._observer.on_drop(run, self.now)
+            return
         entry = self._entry(run)
+        if run.drop_at < inf:
+            self._droppable[entry.seq] = entry
+            heapq.heappush(self._events, (run.drop_at, next(self._seqs), _Drop(entry.seq)))
         if self._pool(run).rooms.anybody_could_take(entry.sort):
             self._enter(entry, self._gates.admit(entry, self.now))
         else:
@@ -300,6 +330,7 @@ class World:
     def _enter(self, entry: Entry, short: Shortage | None) -> None:
         """Queue a run, or make it wait for a key."""
         if short is None:
+            entry.is_queued = True
             self._observer.on_queued(entry.run, self.now)
             for placed in self._pool(entry.run).arrive(entry, self.now):
                 self._start(placed)
@@ -320,7 +351,10 @@ class World:
         short = self._gates.claim(entry, self.now)
         if short is None:
             return True
-        self._gates.let_wait(replace(entry), short)  # the queue forgets the entry that it knows
+        waiting = replace(entry, is_queued=False)  # the queue forgets the entry that it knows
+        if entry.seq in self._droppable:
+            self._droppable[entry.seq] = waiting
+        self._gates.let_wait(waiting, short)
         self._tell(entry, short)
         for key in entry.keys:
             if key != short.key:
@@ -334,8 +368,22 @@ class World:
             for key in entry.keys:
                 self._release(key)
 
+    def _drop(self, seq: int) -> None:
+        """Miss a run that has not started in time."""
+        entry = self._droppable.pop(seq, None)
+        if entry is None:
+            return
+        self._observer.on_drop(entry.run, self.now)
+        self._gates.forget(entry)
+        if entry.is_queued:
+            for placed in self._pool(entry.run).drop(entry, self.now):
+                self._start(placed)
+        for key in entry.keys:
+            self._release(key)
+
     def _start(self, placed: Placed) -> None:
         entry, station = placed
+        self._droppable.pop(entry.seq, None)
         self._observer.on_start(entry.run, station.worker.name, self.now)
         self._end_later(entry, self.now + entry.run.seconds, placed)
 

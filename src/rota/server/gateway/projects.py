@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query
@@ -10,12 +11,15 @@ from starlette.responses import Response
 
 from rota.api import projects as api
 from rota.api.answers import Page
+from rota.domain.errors import Invalid, Problem
+from rota.domain.resources import Vector, format_amount, parse_named_amount
 from rota.domain.spec import Isolation, Network
 from rota.operations import projects
 from rota.operations.projects import ProjectEdit
 from rota.operations.tenants import EVERYTHING, Sight, sight_of
 from rota.operations.tokens import Caller
 from rota.ports.projects import Pool, Project
+from rota.ports.work import MAX_LABELS
 from rota.server.gateway import filters
 from rota.server.gateway.auth import (
     InstallationAdmin,
@@ -64,12 +68,14 @@ class ProjectBody(Body):
 
 
 class PoolBody(Body):
-    """What is missing stays; at least one of the two must be there."""
+    """What is missing stays; at least one of the three must be there."""
 
     projects: (
         Annotated[list[Annotated[str, Field(pattern=NAME)]], Field(max_length=1_000)] | None
     ) = None
     private: bool | None = None
+    # The most that one run may ask for, as `{"cpu": "16", "memory": "64GiB"}`; `{}`: any.
+    max: Annotated[dict[str, str], Field(max_length=MAX_LABELS)] | None = None
 
 
 class DefaultsBody(Body):
@@ -165,6 +171,7 @@ def _pool_answer(pool: Pool, caller: Caller, sight: Sight) -> api.Pool | None:
         other_projects=len(pool.projects) - len(seen),
         is_private=pool.is_private,
         refuses_processes=pool.refuses_processes,
+        max={name: format_amount(name, pool.most[name]) for name in sorted(pool.most)},
     )
 
 
@@ -186,6 +193,20 @@ async def show_pool(caller: Member, engine: UsedEngine, name: PoolName) -> api.P
     return answer
 
 
+def _vector(amounts: Mapping[str, str]) -> Vector:
+    """Parse amounts by resource; `Invalid` with what is wrong with each."""
+    problems: list[Problem] = []
+    found: dict[str, int] = {}
+    for name, text in amounts.items():
+        try:
+            found[name] = parse_named_amount(name, text)
+        except ValueError as error:
+            problems.append(Problem(str(error), f"max.{name}"))
+    if problems:
+        raise Invalid("the most that a run may ask for is wrong", problems)
+    return found
+
+
 @pool_router.put("/pools/{name}")
 async def put_pool(
     actor: InstallationAdmin, engine: UsedEngine, name: PoolName, body: PoolBody
@@ -195,7 +216,12 @@ async def put_pool(
     A private pool keeps plain processes out while several projects may use it.
     """
     pool = await projects.give_pool(
-        engine, name, body.projects, actor=actor.name, is_private=body.private
+        engine,
+        name,
+        body.projects,
+        actor=actor.name,
+        is_private=body.private,
+        most=None if body.max is None else _vector(body.max),
     )
     answer = _pool_answer(pool, actor, EVERYTHING)
     assert answer is not None, "an admin of the installation sees all pools"

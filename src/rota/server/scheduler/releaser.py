@@ -155,6 +155,36 @@ class Follower:
         return followed
 
 
+class Prober:
+    """Resolves UNKNOWN runs as their probes say.
+
+    Two probers are harmless: each answer is held against the run under its lock.
+    """
+
+    name = "prober"
+
+    def __init__(
+        self, engine: Engine, shards: HeldShards, config: FollowerConfig | None = None
+    ) -> None:
+        self._engine = engine
+        self._shards = shards
+        self._config = config or FollowerConfig()
+        self._pause = timedelta(0)
+
+    async def run(self) -> None:
+        await at_each_wake(self._engine.queue, FOLLOWED, self.run_once, lambda: self._pause)
+
+    async def run_once(self) -> int:
+        """Take the answers of probes that have ended; return how many had."""
+        self._pause = self._config.interval
+        if not self._shards.is_leading:
+            return 0
+        settled = await self._engine.store.settle_probes(self._config.batch_size)
+        if settled == self._config.batch_size:
+            self._pause = timedelta(0)
+        return settled
+
+
 _LEAST_PATIENCE = timedelta(milliseconds=1)
 
 

@@ -6,7 +6,7 @@ UPDATE run SET state = 'CLAIMED', attempt = attempt + 1, session = :session, cla
     output_state = 'none', output_bytes = 0, output_lines = 0, truncated = 0
 WHERE seq = ANY(:seqs::text::bigint[]) AND coalesce(state, '') = 'QUEUED'
 RETURNING seq, id, attempt, job_id, job_version, due_at, deadline_at, inputs, cart, item, handle,
-    source_commit, project;
+    source_commit, trigger, project;
 
 -- name: claiming_session
 -- A presence that does not end meanwhile. Its free slots are given away one claim after another: claims

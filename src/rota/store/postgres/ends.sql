@@ -1,15 +1,6 @@
 -- Written around a column, coalesce keeps it out of the access path: what a batch changes is found by
 -- its key, row by row in the order given, however few runs seem to be in that state.
 
--- name: keep_shape
--- A demand on workers that nobody forgets meanwhile.
-INSERT INTO shape (id, worker) SELECT DISTINCT id, worker FROM unnest(:id::text[], :worker::text[]) AS new (id, worker)
-ORDER BY id ON CONFLICT (id) DO UPDATE SET id = excluded.id;
-
--- name: lock_shapes
--- Demands that are to be forgotten: no run begins to make them meanwhile.
-SELECT FROM shape WHERE id = ANY(:ids) ORDER BY id FOR UPDATE;
-
 -- name: complete_runs
 -- Attempts that completed and have no more to tell: by far the most frequent end, so it takes one
 -- statement. Start and end are of one clock: where that is behind, they move together, but not beyond now.

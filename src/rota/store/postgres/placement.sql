@@ -21,3 +21,12 @@ FROM run WHERE state = 'QUEUED' AND seq IN (
         ORDER BY run.chain, run.seq LIMIT :limit) AS head
     ORDER BY head.seq LIMIT :limit)
 ORDER BY seq FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: keep_shape
+-- A demand on workers that nobody forgets meanwhile.
+INSERT INTO shape (id, worker) SELECT DISTINCT id, worker FROM unnest(:id::text[], :worker::text[]) AS new (id, worker)
+ORDER BY id ON CONFLICT (id) DO UPDATE SET id = excluded.id;
+
+-- name: lock_shapes
+-- Demands that are to be forgotten: no run begins to make them meanwhile.
+SELECT FROM shape WHERE id = ANY(:ids) ORDER BY id FOR UPDATE;

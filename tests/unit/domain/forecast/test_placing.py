@@ -144,3 +144,28 @@ class TestWhatFollows:
         placed = place(program, setting(9), 100.0)
 
         assert sorted(starts(placed.runs)) == [-3.0, 7.0, 17.0]
+
+
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_what_is_too_late_starts_never_and_keeps_nobody_waiting(is_plain: bool) -> None:
+    coming = runs(job(seconds=10.0, is_plain=is_plain), 0.0, 1.0, 2.0, 3.0)
+    coming[1].drop_at = 8.0
+    coming[3].drop_at = 25.0
+
+    place(Program([], coming), setting(1), 100.0)
+
+    assert starts(coming) == [0.0, inf, 10.0, 20.0]
+    assert (coming[1].wait, coming[1].waits_for) == (7.0, WORKER_GATE)
+
+
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_what_is_dropped_frees_its_place_in_the_limit_of_its_job(is_plain: bool) -> None:
+    limited, other = (job(name, seconds=10.0, limit=2, is_plain=is_plain) for name in "ab")
+    going = runs(other, 0.0)
+    late, next_one = runs(limited, 1.0, 2.0)
+    late.drop_at = 5.0
+    last = runs(limited, 3.0)
+
+    place(Program([], [*going, late, next_one, *last]), setting(1), 100.0)
+
+    assert starts([*going, late, next_one, *last]) == [0.0, inf, 10.0, 20.0]

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from jsonschema_rs import Draft202012Validator
 
 from rota.domain.jobfile import json_schema
+from rota.domain.spec import Backoff, Probe, Retry
 from tests.unit.domain.jobfile.jobfiles import (
     by_message,
     errors_in,
@@ -33,6 +34,22 @@ from tests.unit.domain.jobfile.jobfiles import (
             "interval_from  completion needs exactly one interval",
         ),
         ({"late": "drop"}, "late  nothing is too late without start_within"),
+        (
+            {"probe": "./paid.sh"},
+            "probe  a probe is asked about runs that are UNKNOWN, which only at_most_once leaves — "
+            "add delivery: at_most_once, or leave the probe out",
+        ),
+        (
+            {
+                "probe": {"run": "x", "delay": "10s", "max_delay": "5s"},
+                "delivery": "at_most_once",
+            },
+            "probe.max_delay  max_delay is shorter than delay",
+        ),
+        (
+            {"probe": {"timeout": "1s"}, "delivery": "at_most_once"},
+            'probe of job tidy has no "run"',
+        ),
         ({"retry": {"delay": "10s", "max_delay": "5s"}}, "max_delay is shorter than delay"),
         (
             {"steps": [{"run": "x", "retry": {"delay": "10s", "max_delay": "5s"}}]},
@@ -169,3 +186,22 @@ def test_folders_that_lead_elsewhere_are_refused(folder: str, message: str) -> N
 def is_schematic(folder: str) -> bool:
     document = {"jobs": [job(steps=[{"run": "true", "folder": folder}])]}
     return Draft202012Validator(json_schema()).is_valid(document)
+
+
+def test_a_bare_script_is_the_probe() -> None:
+    spec = spec_of(probe="./paid.sh", delivery="at_most_once")
+
+    assert spec.probe == Probe("./paid.sh")
+    assert spec.probe.retry == Retry(
+        10, Backoff.EXPONENTIAL, timedelta(seconds=5), timedelta(minutes=5)
+    )
+
+
+def test_a_job_of_type_http_has_a_status_call_in_place_of_a_probe() -> None:
+    http = {"submit": {"url": "https://pay.example/runs"}}
+
+    errors = errors_of(
+        type="http", steps=None, http=http, probe="./paid.sh", delivery="at_most_once"
+    )
+
+    assert "has no probe" in "".join(errors)

@@ -146,3 +146,24 @@ def test_only_what_must_be_over_in_time_backfills_before_a_reservation() -> None
         "large": 20.0,
         "small": 30.0,
     }
+
+
+def test_what_is_too_late_leaves_the_queue_and_its_keys() -> None:
+    rules = {LICENCE: Counted(1)}
+    world = World([worker("w", slots=2)], rules)
+    taking = {LICENCE: 1}
+    first = replace(run("first"), demands=taking)
+    late = replace(run("late", at=1.0), demands=taking, drop_at=9.0)
+    after = replace(run("after", at=2.0), demands=taking)
+
+    assert starts(world, first, late, after) == {"first": 0.0, "after": 10.0}
+
+
+def test_no_worker_is_kept_free_for_what_is_too_late() -> None:
+    world = World([worker("w", slots=2, cpu=2)])
+    small, large = shape(cpu=1), shape(cpu=2)
+    going = replace(run("going", seconds=50.0), shape=small)
+    late = replace(run("late", at=1.0), shape=large, drop_at=9.0)
+    short = replace(run("short", at=2.0, seconds=100.0), shape=small)
+
+    assert starts(world, going, late, short) == {"going": 0.0, "short": 9.0}

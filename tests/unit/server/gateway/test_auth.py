@@ -78,6 +78,7 @@ NEEDS = {  # all others are read by viewers of the project
     "POST /api/v1/runs/{run}:cancel": CANCELS,
     "POST /api/v1/runs/{run}:retry": TRIGGERS,
     "POST /api/v1/runs/{run}:resolve": RESOLVES,
+    "PATCH /api/v1/runs/{run}": RESOLVES,
     "POST /api/v1/runs/{run}:hold": CANCELS,
     "POST /api/v1/runs/{run}:release": TRIGGERS,
     "POST /api/v1/runs/{run}:reprioritise": TRIGGERS,

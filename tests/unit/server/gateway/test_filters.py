@@ -96,7 +96,7 @@ def test_quotes_keep_a_value_with_spaces_together(where: str) -> None:
         ("stat:failed", 'did you mean "state"?'),
         ("state:faild", 'did you mean "failed"?'),
         ("state:,", "is not a state"),
-        ("trigger:cron", "schedule, manual, retry, backfill, cart or after"),
+        ("trigger:cron", "schedule, manual, retry, backfill, cart, after or probe"),
         ("active:maybe", "true or false"),
         ("since:soon", "not a time: write 5m, yesterday, today 14:00"),
         ("since:5x", "is not a duration"),

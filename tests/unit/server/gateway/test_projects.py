@@ -352,6 +352,38 @@ async def test_a_pool_is_told_as_one_that_refuses_processes(served: Served) -> N
     assert (given.json()["is_private"], given.json()["refuses_processes"]) == (True, False)
 
 
+async def test_a_pool_says_how_large_its_runs_may_be(served: Served) -> None:
+    client = await served.client()
+
+    set_so = await client.put("/api/v1/pools/linux", json={"max": {"cpu": "16", "memory": "64GiB"}})
+    assert set_so.json()["max"] == {"cpu": "16", "memory": "64GiB"}
+    shown = await client.get("/api/v1/pools/linux")
+    assert shown.json() == set_so.json()
+
+    taken_off = await client.put("/api/v1/pools/linux", json={"max": {}})
+    assert taken_off.json()["max"] == {}
+
+
+@pytest.mark.parametrize(
+    ("amounts", "message"),
+    [
+        ({"memory": "64"}, "memory=64 has no unit: write a size such as 64GiB"),
+        ({"cpu": "many"}, "cpu=many is not an amount: write 2, 0.5 or 4GiB"),
+        ({"slots": "4"}, "slots are not among the resources: the setting slots says how many"),
+    ],
+)
+async def test_a_wrong_amount_of_a_pool_is_told_with_its_place(
+    served: Served, amounts: dict[str, str], message: str
+) -> None:
+    client = await served.client()
+
+    answer = await client.put("/api/v1/pools/linux", json={"max": amounts})
+
+    assert answer.status_code == 422
+    [problem] = answer.json()["errors"]
+    assert (problem["message"], problem["path"]) == (message, f"max.{next(iter(amounts))}")
+
+
 async def test_a_job_beyond_the_walls_of_its_project_is_refused_where_it_says_so(
     served: Served,
 ) -> None:
