@@ -16,13 +16,13 @@ from rota.domain.credentials import SecretKind, new_secret
 from rota.sdk.client import Client
 from rota.sdk.errors import Conflict, Denied, NotFound
 from rota.sdk.external import ExternalRun
-from testkit.http_service import BREAKS, Asked, HttpService, Reply, reply
+from testkit.http_service import BREAKS, Asked, HttpService, Reply, reply, serving
 from testkit.processes import RotaUp
 from testkit.servers.ports import free_ports
 from testkit.waiting import eventually
 from tests.system.conftest import Up
 from tests.system.jobs import apply, log_of, settle
-from tests.system.test_http_jobs import HERE, serving
+from tests.system.test_http_jobs import HERE
 
 pytestmark = pytest.mark.timeout(120)
 
