@@ -37,14 +37,12 @@ class JobType(StrEnum):
     EXTERNAL = "external"  # another system does the work: it is told, and reports
 
 
-# Names that no plug-in may give a type.
-RESERVED_TYPES = frozenset(JobType)
 TYPE_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 
 def is_plugin_type(kind: str) -> bool:
     """Return whether a type of jobs is none that Rota brings."""
-    return bool(kind) and kind not in RESERVED_TYPES
+    return bool(kind) and kind not in list(JobType)
 
 
 class Isolation(StrEnum):

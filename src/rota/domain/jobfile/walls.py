@@ -298,7 +298,7 @@ def inheritable(lower: Document, own: Document) -> dict[str, Any]:
     """Return what a document takes of the one below it: nothing that its own wall cannot have."""
     kind = own.get("type", lower.get("type"))
     if _has_no_commands(kind):
-        foreign = NOT_OF_HTTP if is_plugin_type(str(kind)) else _FOREIGN.get(kind, ())
+        foreign = NOT_OF_HTTP if is_plugin_type(str(kind or "")) else _FOREIGN.get(kind, ())
         return _without(lower, _NOT_OF_FUNCTIONS + foreign)
     stated = stated_wall(own)
     taken = dict(lower)
