@@ -857,6 +857,7 @@ READS = [
     "served_pools",
     "servers",
     "sealed_logins",
+    "job_types",
     "sessions",
     "shards",
     "share_weights",
