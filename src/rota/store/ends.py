@@ -471,9 +471,7 @@ def _group(kind: _Kind, state: RunState, cause: str, rows: Sequence[Any]) -> _Gr
     columns = islice(zip(*rows, strict=True), len(kind), None)
     runs, attempts, expected, durations, delays, carts, keys = columns
     seconds = [duration / 1e6 for duration in durations]
-    return _Group(
-        kind, state, cause, runs, attempts, expected, seconds, delays, carts, keys
-    )
+    return _Group(kind, state, cause, runs, attempts, expected, seconds, delays, carts, keys)
 
 
 def _decided_groups(ends: Iterable[_End]) -> list[_Group]:
