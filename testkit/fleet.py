@@ -33,6 +33,8 @@ from rota.worker.spool import OutputSpool
 from testkit.guards import NoGuard
 from testkit.waiting import PATIENCE
 
+_MOST_BYTES = 1024**3  # of an input
+
 
 class Fleet:
     """Workers by name, in one pool, on the server of a data folder."""
@@ -148,8 +150,7 @@ class _Machine:
             if isinstance(value, dict) and "digest" in value:
                 with (folder / value["file"]).open("wb") as file:
                     fence = assignment.work.fence
-                    most = 1 << 30
-                    await self._files.fetch(fence, value["digest"], file.fileno(), most)
+                    await self._files.fetch(fence, value["digest"], file.fileno(), _MOST_BYTES)
 
 
 async def _run(script: str, folder: Path, environ: dict[str, str]) -> int:

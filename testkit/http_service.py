@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -149,3 +150,19 @@ async def http_service(tls: ssl.SSLContext | None = None) -> AsyncIterator[HttpS
         yield service
     finally:
         await service.close()
+
+
+@contextmanager
+def serving() -> Iterator[HttpService]:
+    """A service that answers in a thread of its own."""
+    loop, service = asyncio.new_event_loop(), HttpService()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(service.open(), loop).result(10)
+    try:
+        yield service
+    finally:
+        asyncio.run_coroutine_threadsafe(service.close(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()

@@ -28,7 +28,9 @@ _NAMES = {
         "Unavailable",
         "Unreachable",
     ),
-    "functions": ("JobFunction",),
+    "external": ("AsyncExternalRun", "ExternalRun"),
+    "executors": ("NotSubmitted", "RemoteRun", "Status"),
+    "functions": ("DefinedJob", "JobFunction"),
     "options": ("Retry", "cron", "every"),
     "runs": ("AsyncRunHandle", "RunHandle", "RunResult"),
 }

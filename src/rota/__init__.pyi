@@ -17,6 +17,12 @@ from rota.sdk.errors import RotaApiError as RotaApiError
 from rota.sdk.errors import RunNotCompleted as RunNotCompleted
 from rota.sdk.errors import Unavailable as Unavailable
 from rota.sdk.errors import Unreachable as Unreachable
+from rota.sdk.executors import NotSubmitted as NotSubmitted
+from rota.sdk.executors import RemoteRun as RemoteRun
+from rota.sdk.executors import Status as Status
+from rota.sdk.external import AsyncExternalRun as AsyncExternalRun
+from rota.sdk.external import ExternalRun as ExternalRun
+from rota.sdk.functions import DefinedJob as DefinedJob
 from rota.sdk.functions import JobFunction as JobFunction
 from rota.sdk.options import Retry as Retry
 from rota.sdk.options import cron as cron

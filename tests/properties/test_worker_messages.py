@@ -349,7 +349,7 @@ def test_a_spec_of_a_later_version_is_left_out_and_nothing_else() -> None:
     spec = SpecEntry("j_1", 1, JobSpec("tidy"))
     [message] = messages.order_messages(Dispatch(batch, (spec,)))
     message.dispatch.specs.add(
-        job_id="j_new", job_version=1, spec_json=b'{"name":"x","type":"quantum"}'
+        job_id="j_new", job_version=1, spec_json=b'{"name":"x","delivery":"quantum"}'
     )
 
     assert messages.order_from(message) == Dispatch(batch, (spec,))

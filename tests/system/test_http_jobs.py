@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rota.sdk.client import Client
-from testkit.http_service import HANGS, HttpService, Reply, reply
+from testkit.http_service import HANGS, HttpService, Reply, reply, serving
 from testkit.processes import RotaUp
 from testkit.waiting import eventually
 from tests.system.conftest import Up
@@ -25,22 +22,6 @@ pytestmark = pytest.mark.timeout(120)
 
 HERE = "127.0.0.1/32"
 MANY = 20
-
-
-@contextmanager
-def serving() -> Iterator[HttpService]:
-    """A service that answers in a thread of its own."""
-    loop, service = asyncio.new_event_loop(), HttpService()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    asyncio.run_coroutine_threadsafe(service.open(), loop).result(10)
-    try:
-        yield service
-    finally:
-        asyncio.run_coroutine_threadsafe(service.close(), loop).result(10)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
-        loop.close()
 
 
 @pytest.fixture

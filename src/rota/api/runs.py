@@ -231,6 +231,34 @@ class LateResult(Answer, frozen=True, kw_only=True):
     message: str = ""
 
 
+class Reported(Answer, frozen=True, kw_only=True):
+    """A report that was accepted; the same report again has the same answer."""
+
+    run: str
+    attempt: int
+    number: int | None = None  # None: it was not counted
+    state: str  # as it was reported: processing, completed, failed or cancelled
+
+
+class Announcement(Answer, frozen=True, kw_only=True):
+    """Something that another system was told of an attempt, or is to be told."""
+
+    what: str  # announce or cancel
+    tries: int = 0
+    error: str = ""  # why the last try was in vain; "": it was not
+    sent_at: Instant | None = None  # when it was answered; None: it was not
+    next_at: Instant | None = None  # when it is tried again; None: it is not
+
+
+class External(Answer, frozen=True, kw_only=True):
+    """How the latest attempt stands, if another system does it."""
+
+    report_due_at: Instant | None = None  # None: it has ended
+    ends_at: Instant = UNSENT  # by its timeout
+    number: int = 0  # of the last report that was accepted; 0: none was, or they are not counted
+    told: tuple[Announcement, ...] = ()
+
+
 class LinkedRun(Answer, frozen=True, kw_only=True):
     """A run that another one follows, or that follows it."""
 
@@ -254,6 +282,7 @@ class RunDetail(Run, frozen=True, kw_only=True):
 
     attempts: tuple[Attempt, ...] = ()
     late_results: tuple[LateResult, ...] = ()
+    external: External | None = None  # None: no other system does it
     after: LinkedRun | None = None  # the run that it follows; None: none, or it is not kept
     followed_by: tuple[LinkedRun, ...] = ()  # of jobs that follow its job now, the first ones
     probes: tuple[Probe, ...] = ()  # that asked how it ended, the latest last

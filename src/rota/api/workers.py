@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 from rota.api.answers import UNSENT, Answer, Instant, one_of
 
@@ -49,6 +49,18 @@ class Worker(Answer, frozen=True, kw_only=True):
     @property
     def alive(self) -> bool:
         return self.state == "alive"
+
+
+class JobType(Answer, frozen=True, kw_only=True):
+    """A type of jobs: one that Rota brings, or one of a plug-in that a worker has ever offered."""
+
+    name: str
+    is_built_in: bool = False
+    workers: tuple[str, ...] = ()  # that offer it now
+    lacking: Mapping[str, str] = {}  # workers that name it but do not have it, with their reasons
+    api_version: int = 0  # of its plug-in; 0: not told
+    schema: Mapping[str, Any] | None = None  # JSON Schema of `parameters`; null: it has none
+    offered_at: Instant | None = None  # when a worker told this of it; null: Rota brings it
 
 
 class Server(Answer, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from rota.api.limits import Limit, Resource
+from rota.api.workers import JobType
 from rota.cli import times
 from rota.cli.job_views import JOBS, ledger_of, write_job, write_moved, write_skip
 from rota.cli.options import (
@@ -27,10 +29,17 @@ from rota.cli.options import (
     Writing,
     take_time,
 )
-from rota.cli.printing import print_data, print_list, print_one
-from rota.cli.references import JobReference, JobReferences, ask, ask_list, job_named
+from rota.cli.printing import Column, ListView, print_data, print_list, print_one, write_pairs
+from rota.cli.references import (
+    JobReference,
+    JobReferences,
+    ask,
+    ask_all,
+    ask_list,
+    job_named,
+)
 from rota.cli.runs import RUNS
-from rota.cli.terminal import CommandFailed, Exit, inert
+from rota.cli.terminal import CommandFailed, Exit, Terminal, inert
 from rota.cli.triggers import NOW, Range, Request, request_backfill, request_run
 from rota.sdk.answers import JobDetail, MovedJob
 from rota.sdk.client import Client
@@ -244,6 +253,59 @@ def export(*jobs: JobReferences, remote: Remote = REMOTE) -> None:
         from rota.runtime.offline import job_file  # slow to import, and not for the other verbs
 
         remote.terminal().write(job_file(documents, **used).removesuffix("\n"))
+
+
+TYPES: ListView[JobType] = ListView(
+    columns=(
+        Column("TYPE", lambda kind: kind.name),
+        Column("FROM", lambda kind: "Rota" if kind.is_built_in else "a plug-in"),
+        Column("WORKERS", lambda kind: ", ".join(kind.workers) or "none now"),
+        Column("LACKING", lambda kind: ", ".join(kind.lacking)),
+        Column(
+            "SINCE",
+            lambda kind: times.moment(kind.offered_at, times.now()) if kind.offered_at else "",
+            only_wide=True,
+        ),
+    ),
+    name=lambda kind: kind.name,
+    empty="no types",
+)
+
+
+@app.command
+def types(
+    name: Annotated[str | None, Parameter(help="Show this one, and what it takes.")] = None,
+    /,
+    *,
+    remote: Remote = REMOTE,
+) -> None:
+    """List the types that jobs may have, and which workers have them; or show one."""
+    with remote.connect() as client:
+        if name is None:
+            print_list(remote, ask_all(client, Client.list_job_types()), TYPES)
+            return
+        found = ask(client, Client.get_job_type(name))
+    print_one(remote, found, name=lambda kind: kind.name, page=write_type)
+
+
+def write_type(terminal: Terminal, kind: JobType) -> None:
+    """Print a type on one page, its JSON Schema last."""
+    write_pairs(
+        terminal,
+        [
+            ("type", f"{kind.name} ({'of Rota' if kind.is_built_in else 'of a plug-in'})"),
+            ("workers", ", ".join(kind.workers) or "none now"),
+            *((f"not on {worker}", reason) for worker, reason in kind.lacking.items()),
+            ("offered", times.moment(kind.offered_at, times.now()) if kind.offered_at else ""),
+            ("api version", str(kind.api_version or "")),
+            ("parameters", "" if kind.is_built_in or kind.schema else "anything: it has no schema"),
+        ],
+    )
+    if kind.schema:
+        terminal.write("")
+        terminal.write("parameters, as JSON Schema:")
+        for line in json.dumps(kind.schema, indent=2, ensure_ascii=False).splitlines():
+            terminal.write(f"  {inert(line)}")
 
 
 @app.command

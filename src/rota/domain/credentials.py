@@ -29,6 +29,7 @@ class SecretKind(StrEnum):
     LINK = "l"  # logs in once
     WORKER = "w"
     JOIN = "j"  # a worker trades it for a secret of its own
+    REPORT = "r"  # another system reports on one attempt of a run
 
 
 def new_secret(kind: SecretKind) -> str:

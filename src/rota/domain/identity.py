@@ -50,7 +50,8 @@ _OURS = "rota"  # begins what our own commands are called in the history: `rota 
 _RESERVED = frozenset(
     {
         *("me", "local", _OURS),
-        *("system", "scheduler", "reaper", "provider", "migration", "oidc_admin_groups"),
+        *("system", "scheduler", "reaper", "provider", "external", "migration"),
+        "oidc_admin_groups",
     }
 )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from rota.domain.external import calls_of
 from rota.domain.http import secrets_of
 from rota.domain.ids import JobId
 from rota.domain.resources import UNIT
@@ -63,6 +64,8 @@ class RunRules:
     log_limit: int | None = None  # bytes; None: an earlier release wrote these rules
     walls: Walls | None = None  # None: plain processes
     kind: str = ""  # its type, where neither function nor walls tell
+    heartbeat: timedelta | None = None  # longest silence of another system; None: the timeout
+    tells: tuple[str, ...] = ()  # what another system is told of, see `domain.external.Told`
     secrets: tuple[str, ...] = ()  # values that the worker must have for it
     probe: Retry | None = None  # how its probe is repeated; None: it has none
 
@@ -112,6 +115,8 @@ def rules_of(spec: JobSpec, shared: Collection[str] = ()) -> RunRules:
         log_limit=spec.log_limit,
         walls=walls_of(spec),
         kind="" if spec.type in _TOLD_BY_OTHERS else spec.type,
+        heartbeat=spec.external.heartbeat if spec.external else None,
+        tells=tuple(name for name, _ in calls_of(spec.external)) if spec.external else (),
         secrets=secrets_of(spec.http) if spec.http else (),
         probe=spec.probe.retry if spec.probe else None,
     )

@@ -19,7 +19,7 @@ from rota.domain.git import WALLED_GIT
 from rota.domain.job import RunRules
 from rota.domain.quantities import format_duration, format_size
 from rota.domain.resources import UNIT, format_amount
-from rota.domain.spec import NO_LIMITS, Isolation, JobType, Mount, Network, RunLimits
+from rota.domain.spec import EXTERNAL_POOL, NO_LIMITS, Isolation, JobType, Mount, Network, RunLimits
 from rota.domain.walls import (
     LIMITS,
     PLAIN,
@@ -52,7 +52,7 @@ class Policy:
     pinned_images: bool = False  # images must be named by digest
     mounts: tuple[str, ...] | None = None  # roots; `ROOT:rw`: also to write there
     container_users: tuple[str, ...] | None = None  # None: any number but that of root
-    executors: tuple[JobType, ...] | None = None
+    executors: tuple[str, ...] | None = None  # types of jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,8 @@ class Bounds:
     def allow_pool(self, pool: str) -> bool:
         """Return whether jobs of the project may name this pool."""
         allowed = self.policy.pools
+        if pool == EXTERNAL_POOL:  # whether there may be such jobs is said of their type
+            return True
         return pool not in self.barred and (allowed is None or pool in allowed)
 
 
@@ -193,6 +195,8 @@ def _of_timeout(most: timedelta, asked: timedelta | None) -> Iterator[Excess]:
 
 def _of_pool(bounds: Bounds, asked: RunRules) -> Iterator[Excess]:
     allowed, pool = bounds.policy.pools, asked.pool
+    if bounds.allow_pool(pool):
+        return
     if pool in bounds.barred:
         what = f"name another pool, or let an admin give this one to {asked.project}, too"
         action = f"{what}: rota pool list"
@@ -215,7 +219,10 @@ def _of_resources(most: Mapping[str, int], asked: RunRules) -> Iterator[Excess]:
 def _of_walls(bounds: Bounds, asked: RunRules) -> Iterator[Excess]:
     policy, walls = bounds.policy, asked.walls or PLAIN
     kind = type_of(asked.kind, asked.function, asked.walls)
-    if kind == JobType.HTTP:  # nothing of it is executed on the worker's machine
+    if kind in (
+        JobType.HTTP,
+        JobType.EXTERNAL,
+    ):  # nothing of it is executed on the worker's machine
         if policy.executors is not None and kind not in policy.executors:
             yield _not_allowed(("type",), f"type {kind}", policy.executors)
         return
@@ -248,8 +255,10 @@ def _of_shared_pool(bounds: Bounds, asked: RunRules) -> Iterator[Excess]:
         return
     command = f"rota pool set {pool} --project {asked.project}"
     what = "functions are plain processes, which" if asked.function else "plain processes"
+    if asked.kind:
+        what = f"jobs of type {asked.kind} are work of plain processes, which"
     message = f"{what} may not run in pool {pool}: several projects use it"
-    wall = "" if asked.function else "write isolation: sandbox; or "
+    wall = "" if asked.function or asked.kind else "write isolation: sandbox; or "
     hint = f"{wall}an admin gives it to you alone: {command}"
     yield Excess(("isolation",), message, hint, pool, command)
 

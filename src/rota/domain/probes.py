@@ -10,13 +10,15 @@ Its exit code is the answer. Whatever else happens to it says nothing, and it is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from rota.domain.ids import RunId
 from rota.domain.retry import SUCCEEDED, Ending, Verdict, attempt_ended
-from rota.domain.run import AttemptResult
+from rota.domain.run import AttemptResult, Reason
 from rota.domain.spec import Delivery, JobSpec, JobType, Retry, Step
-from rota.domain.states import Cause, RunState
+from rota.domain.states import Cause, RunState, is_final
 
 
 class Answer(StrEnum):
@@ -72,6 +74,34 @@ def resolution_of(
             return Resolution(RunState.FAILED, "poison")
         case Answer.RETRY:
             return Resolution(RunState.SCHEDULED)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeOf:
+    """Probe that asked about a run."""
+
+    id: RunId
+    attempt: int  # of the run that it asks about
+    state: RunState
+    answer: Answer | None  # None: it found out nothing, or goes on
+    tries: int
+
+
+def doubt_about(run: RunId, loss: str, probes: Sequence[ProbeOf]) -> tuple[str, Reason]:
+    """Return whose decision an UNKNOWN run waits for, in a few words and as a reason.
+
+    `loss` says why nobody knows.
+    """
+    message = f"{loss}, and "
+    if probes and not is_final(probes[-1].state):
+        latest = probes[-1]
+        message += f"probe {latest.id} ({latest.state.lower()}) asks how it ended"
+        reason = Reason("probe", message, action=f"rota why {latest.id}")
+        return "unknown: its probe is to tell how it ended", reason
+    message += "at_most_once forbids a second try"
+    message += f"; probe {probes[-1].id} found out nothing" if probes else ""
+    action = f"rota run resolve {run} --as completed|failed|retry"
+    return "unknown: a person must decide", Reason("person", message, action=action)
 
 
 def probe_spec(spec: JobSpec) -> JobSpec:

@@ -31,7 +31,7 @@ class Ending:
     is_cancel_requested: bool = False
     deadline_at: datetime | None = None
     has_handle: bool = False  # the next attempt goes on with the work that another system does
-    cause: str = ""  # the worker's word for what stopped it, such as `oom`; "": it has none
+    cause: str = ""  # a word for what stopped it, such as `oom` or `silent`; "": there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def _worker_gone(ending: Ending, max_losses: int) -> Verdict:
         return _verdict(ending, RunEvent.CANCELLED, Cause.CANCELLED)
     is_blamed = ending.result is AttemptResult.LOST and ending.counts
     if is_blamed and ending.losses + 1 > max_losses:
-        return _verdict(ending, RunEvent.QUARANTINED, "poison")
+        return _verdict(ending, RunEvent.QUARANTINED, ending.cause or "poison")
     return _verdict(ending, RunEvent.LOST, cause, ending.now)
 
 

@@ -87,7 +87,8 @@ def shape_of(rules: RunRules, needs: Mapping[str, str] | None = None) -> str:
     taken = {**rules.resources, **(ONE_HTTP_SLOT if rules.kind == JobType.HTTP else {})}
     if taken:
         demands["resources"] = dict(sorted(taken.items()))
-    if offers := demanded(rules.walls, rules.kind, rules.secrets):
+    kind = "" if rules.kind == JobType.EXTERNAL else rules.kind  # those come to no worker
+    if offers := demanded(rules.walls, kind, rules.secrets):
         demands["offers"] = offers
     return _ENCODER.encode(demands) if demands else ""
 

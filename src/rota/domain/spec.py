@@ -5,6 +5,7 @@ Instances come from `rota.domain.jobfile` only; whoever holds a `JobSpec` may tr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
@@ -13,6 +14,7 @@ from typing import Any
 
 DEFAULT_PROJECT = "default"
 DEFAULT_POOL = "default"
+EXTERNAL_POOL = "_external"  # of jobs that other systems do: no worker can be in it, as no name
 LEAST_PRIORITY, GREATEST_PRIORITY = 0, 9
 PRIORITIES = range(LEAST_PRIORITY, GREATEST_PRIORITY + 1)
 DEFAULT_PRIORITY = 5
@@ -26,10 +28,21 @@ RESERVED_ENV = "ROTA_"  # variables of a job that begin so are set by Rota alone
 
 
 class JobType(StrEnum):
+    """Types that Rota brings; others are names of plug-in types."""
+
     SHELL = "shell"
     PYTHON = "python"
     CONTAINER = "container"  # exactly the jobs whose isolation is that
     HTTP = "http"  # another system does the work: it is asked by HTTP, and looked after
+    EXTERNAL = "external"  # another system does the work: it is told, and reports
+
+
+TYPE_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+
+
+def is_plugin_type(kind: str) -> bool:
+    """Return whether a type of jobs is none that Rota brings."""
+    return bool(kind) and kind not in list(JobType)
 
 
 class Isolation(StrEnum):
@@ -320,6 +333,15 @@ class Http:
 
 
 @dataclass(frozen=True, slots=True)
+class External:
+    """Calls of a job of type `external`, whose end another system reports."""
+
+    announce: HttpCall | None = None  # None: it looks for runs itself
+    cancel: HttpCall | None = None  # None: nobody tells it of a cancel
+    heartbeat: timedelta | None = None  # longest silence between reports; None: the timeout
+
+
+@dataclass(frozen=True, slots=True)
 class Git:
     """Git repository that the code of a job is fetched from."""
 
@@ -407,7 +429,7 @@ class After:
 class JobSpec:
     name: str
     project: str = DEFAULT_PROJECT
-    type: JobType = JobType.SHELL
+    type: str = JobType.SHELL  # a `JobType`, or the name of a plug-in type
     title: str = ""  # for people, in any script; "": its name is
     description: str = ""
     owner: str = ""
@@ -430,6 +452,8 @@ class JobSpec:
     limits: RunLimits = NO_LIMITS
     container: Container | None = None  # exactly where the isolation is that
     http: Http | None = None  # exactly where the type is that
+    external: External | None = None  # exactly where the type is that
+    parameters: Mapping[str, Any] = field(default_factory=dict)  # of a plug-in type; JSON
     env: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[str, Input] = field(default_factory=dict)
 

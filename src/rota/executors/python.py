@@ -38,6 +38,7 @@ from rota.sdk.host.wire import (
     Completed,
     Done,
     Hello,
+    HostedType,
     News,
     Order,
     Printed,
@@ -98,6 +99,7 @@ class FunctionHost:
 
     def __init__(self, process: Process, connection: HostConnection, hello: Hello) -> None:
         self.functions = hello.functions
+        self.types = hello.types
         self.connection = connection
         self._process = process
         self.is_killed = False  # by us
@@ -234,6 +236,11 @@ class PythonExecutor:
             await asyncio.shield(self._start_host())
         assert self._host is not None
         return self._host.functions
+
+    @property
+    def types(self) -> tuple[HostedType, ...]:
+        """Return the executor classes that the host has; () before it is ready."""
+        return () if self._host is None else self._host.types
 
     def start(self, batches: Sequence[JobBatch]) -> None:
         self._unsent += batches

@@ -132,7 +132,9 @@ async def _join(server: str, access: GrpcAccess, wish: JoinWish) -> Credential:
     channel = _channel(server, access.tls)
     try:
         answer = await WorkersStub(channel).Join(
-            messages.join_message(wish), metadata=_credentials(access), timeout=_ANSWER_SECONDS
+            pb.JoinRequest(worker=wish.worker, pool=wish.pool, replace=wish.replaces),
+            metadata=_credentials(access),
+            timeout=_ANSWER_SECONDS,
         )
     except grpc.aio.AioRpcError as error:
         raise _translated(server, error, _advice(error, access.tls)) from error

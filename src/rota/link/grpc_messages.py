@@ -24,6 +24,7 @@ from rota.ports.work import (
     MAX_ITEMS,
     MAX_LABELS,
     MAX_LEASE,
+    MAX_NUMBER,
     MAX_SLOTS,
     MAX_STEPS,
     MIN_LEASE,
@@ -37,7 +38,7 @@ from rota.ports.work import (
     EndBatch,
     Fence,
     Hello,
-    JoinWish,
+    JobTypeNote,
     Move,
     Offer,
     Order,
@@ -129,6 +130,10 @@ def hello_message(hello: Hello) -> pb.Hello:
         resumes=hello.resumes,
         succeeds=hello.succeeds,
         witness=_witness_message(hello.witness),
+        job_types=[
+            pb.JobType(name=it.name, api_version=it.api_version, schema_json=it.schema)
+            for it in hello.job_types
+        ],
     )
 
 
@@ -157,6 +162,15 @@ def hello_from(message: pb.Hello) -> Hello:
         succeeds=checks.name(message.succeeds, "succeeds") if message.succeeds else "",
         offers=tuple(map(_offer_from, checks.items(message.offers, "offers", MAX_LABELS))),
         witness=_witness_from(message),
+        job_types=tuple(map(_type_from, checks.items(message.job_types, "types", MAX_LABELS))),
+    )
+
+
+def _type_from(message: pb.JobType) -> JobTypeNote:
+    return JobTypeNote(
+        checks.name(message.name, "name of a type"),
+        checks.count(message.api_version, "api_version", MAX_NUMBER),
+        storable(message.schema_json) or "{}",
     )
 
 
@@ -165,16 +179,6 @@ def _offer_from(message: pb.Offer) -> Offer:
         checks.name(message.kind, "kind of an offer"),
         checks.name(message.name, "name of an offer"),
         storable(message.reason),
-    )
-
-
-def join_message(wish: JoinWish) -> pb.JoinRequest:
-    return pb.JoinRequest(worker=wish.worker, pool=wish.pool, replace=wish.replaces)
-
-
-def join_wish_from(message: pb.JoinRequest) -> JoinWish:
-    return JoinWish(
-        checks.name(message.worker, "worker"), checks.name(message.pool, "pool"), message.replace
     )
 
 

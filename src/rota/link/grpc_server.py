@@ -32,6 +32,7 @@ from rota.ports.credentials import CredentialDesk
 from rota.ports.rpc import bearer_in, host_of_peer, rpc_status_of
 from rota.ports.work import (
     Credential,
+    JoinWish,
     WorkerDesk,
     WorkerIdentity,
 )
@@ -113,7 +114,8 @@ class WorkersService(WorkersServicer):
     async def Join(self, request: pb.JoinRequest, context: JoinContext) -> pb.Credential:
         secret = bearer_in(context.invocation_metadata())
         try:
-            wish = messages.join_wish_from(request)
+            named = checks.name(request.worker, "worker"), checks.name(request.pool, "pool")
+            wish = JoinWish(*named, request.replace)
             address = host_of_peer(context.peer())
             credential = await self._credentials.join(secret, wish, address)
         except Exception as error:  # noqa: BLE001 (the edge of a call: others go on)

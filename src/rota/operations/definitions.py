@@ -22,6 +22,7 @@ from rota.domain.states import WAITING_STATES
 from rota.operations.calendars import CalendarChange, plan_calendars
 from rota.operations.engine import Engine
 from rota.operations.files import require_sources
+from rota.operations.job_types import check_types
 from rota.operations.limits import DeclarationChange
 from rota.operations.planned_carts import PlannedCart, plan_carts
 from rota.operations.planned_jobs import (
@@ -84,6 +85,7 @@ class _Terms:
     prune: bool  # remove what it dropped
     is_admin: bool  # its jobs may name new shares
     if_match: str = ""  # the plan that it has to be; "": whatever it is
+    has_new_types: bool = False  # a worker that is about to start may offer types of its jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +122,17 @@ async def apply(
     is_admin: bool = False,
     prune: bool = False,
     if_match: str = "",
+    has_new_types: bool = False,
 ) -> Plan:
     """Create and change what a file defines, all or none.
 
     With `prune`, remove the jobs and templates that it dropped; what others may share stays:
     calendars, limits and resources.
     A template is never started by this, whatever its schedule says of the past.
-    Jobs of an admin may name new shares. `NotFound` if a project is not there.
+    Jobs of an admin may name new shares. `has_new_types`: jobs may be of types that no worker has
+    offered yet. `NotFound` if a project is not there.
     """
-    prepared = await _saved(engine, file, actor, _Terms(prune, is_admin, if_match))
+    prepared = await _saved(engine, file, actor, _Terms(prune, is_admin, if_match, has_new_types))
     ids = {job.name: job.id for job in prepared.new}
     changes = tuple(
         c
@@ -177,6 +181,7 @@ async def _prepare(engine: Engine, file: JobFile, terms: _Terms) -> _Prepared:
     now = await engine.store.now()
     projects = await plan_projects(engine, file)
     file = projects.file
+    types = await check_types(engine, file, may_be_new=terms.has_new_types)
     existing = await _existing(engine, file)
     dropped = await _dropped(engine, file) if terms.prune else []
     names = {job.name for job in dropped}
@@ -190,7 +195,7 @@ async def _prepare(engine: Engine, file: JobFile, terms: _Terms) -> _Prepared:
     await refuse_over_quota(engine, file, existing, limits, removed=names)
     carts = await plan_carts(engine, file, around)
     versions = [*projects.versions, *calendars.versions, *limits.versions, *carts.versions]
-    told = (*file.warnings, *limits.warnings, *(it for job in jobs for it in job.warnings))
+    told = (*file.warnings, *types, *limits.warnings, *(it for job in jobs for it in job.warnings))
     return _Prepared(
         Plan(
             changes=(*(job.change for job in jobs), *await _removals(engine, file, dropped)),

@@ -11,9 +11,11 @@ from datetime import datetime, timedelta
 from rota.domain.forecast.forecast import Forecast, Saturation, resource_of
 from rota.domain.key_ring import KeyRing
 from rota.domain.resources import Vector
+from rota.domain.spec import DEFAULT_PROJECT
 from rota.operations.open_files import OpenFiles
 from rota.operations.specs import SpecCache
 from rota.ports.blobs import Blobs
+from rota.ports.external import Herald, NoHerald
 from rota.ports.idle_workers import IdleWorkers, NobodyIdle
 from rota.ports.provider import Provider
 from rota.ports.queue import Queue
@@ -139,6 +141,19 @@ class Logins:
 
 
 @dataclass(frozen=True, slots=True)
+class Outside:
+    """How other systems are told of runs, and where they report."""
+
+    herald: Herald = field(default_factory=NoHerald)
+    site: str = ""  # address of this installation; "": only paths are known
+
+    def report_url(self, run: str, project: str) -> str:
+        """Return where to report on a run."""
+        query = "" if project == DEFAULT_PROJECT else f"?project={project}"
+        return f"{self.site}/api/v1/runs/{run}{query}"
+
+
+@dataclass(frozen=True, slots=True)
 class ForecastCaches:
     """Caches of what this process knows of the time ahead."""
 
@@ -168,4 +183,5 @@ class Engine:
     pools: Pools = field(default_factory=Pools)
     ahead: ForecastCaches = field(default_factory=ForecastCaches)
     logins: Logins = field(default_factory=Logins)
+    outside: Outside = field(default_factory=Outside)
     key_ring: KeyRing | None = None  # None: nothing can be sealed

@@ -155,7 +155,7 @@ async def take_in(
     engine: Engine, project: str, digest: str, data: AsyncIterator[bytes], size: int | None
 ) -> KeptFile:
     """Take in a file that somebody sends. Whatever goes wrong, nothing of it stays."""
-    with engine.files.place():
+    with engine.files.place(project):
         incoming = await Incoming.begin(engine, project, digest, size)
         try:
             async for part in data:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from rota.domain.calendars import Calendar
+from rota.domain.external import EXTERNAL_SESSION
 from rota.domain.forecast.ahead import Durations, JobAhead, Setting, durations_of, remembered_runs
 from rota.domain.gates import AFTER, ClosableJob, Gate, after_key, can_close, job_key, opens_at
 from rota.domain.ids import CartId, JobId, micros
@@ -29,9 +30,10 @@ from rota.domain.keys import (
     takes_keys,
 )
 from rota.domain.order import DEFAULT_EXPECTED_SECONDS, share_key
+from rota.domain.resources import capacity_of
 from rota.domain.shape import shape_of
 from rota.domain.simulation.model import SimWorker
-from rota.domain.spec import Overlap
+from rota.domain.spec import EXTERNAL_POOL, Overlap
 from rota.operations.engine import Engine
 from rota.ports.forecasts import ComingJob, OpenCart, OpenRun, PoolGroup, TokensLeft
 from rota.ports.records import Session
@@ -121,7 +123,7 @@ class JobsAhead:
         self._declared: dict[str, list[Declaration]] = defaultdict(list)
         for declaration in inputs.declarations:
             self._declared[declaration.project].append(declaration)
-        self.workers = [*map(_worker, filter(_takes_more, inputs.sessions))]
+        self.workers = [*map(_worker, filter(_takes_more, inputs.sessions)), _OUTSIDE]
         self._bare = Setting(self.workers)
         self._plain: dict[tuple[str, str], bool] = {}
         self._alike: dict[Hashable, JobAhead] = {}
@@ -277,6 +279,10 @@ def _open_from(job: ClosableJob, now: datetime, at: float) -> float:
     """Return when all gates of the job are open; where nobody knows, as if they were."""
     opens = opens_at(job, now + timedelta(seconds=at))
     return at if opens is None else max((opens - now).total_seconds(), at)
+
+
+# What other systems do takes no room of anybody.
+_OUTSIDE = SimWorker(EXTERNAL_SESSION, EXTERNAL_POOL, capacity_of(1_000_000, {}), {}, (), ())
 
 
 def _is_after(run: OpenRun) -> bool:

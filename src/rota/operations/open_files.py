@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,6 +12,7 @@ from rota.ports.blobs import Blobs
 
 _CACHED = 8  # pieces in the memory of a server
 _AT_ONCE = 16  # files that come to a server at the same time, each with a piece in memory
+_OF_ONE_PROJECT = 12
 
 
 class OpenFiles:
@@ -20,22 +21,29 @@ class OpenFiles:
     def __init__(self) -> None:
         self._pieces: OrderedDict[str, bytes] = OrderedDict()
         self._reading: dict[str, asyncio.Lock] = {}
-        self._incoming = 0
+        self._incoming: Counter[str] = Counter()  # by project
 
     @contextmanager
-    def place(self) -> Iterator[None]:
-        """Take a place for a file that comes; `Unavailable` while all are taken."""
-        if self._incoming >= _AT_ONCE:
+    def place(self, project: str) -> Iterator[None]:
+        """Take a place for a file that comes; `Unavailable` while all are taken.
+
+        Whoever sends slowly keeps a place for long: no project has those of all others.
+        """
+        of_project = self._incoming[project]
+        if self._incoming.total() >= _AT_ONCE or of_project >= _OF_ONE_PROJECT:
+            most = _OF_ONE_PROJECT if of_project >= _OF_ONE_PROJECT else _AT_ONCE
+            whose = " of a project" if most == _OF_ONE_PROJECT else ""
             raise Unavailable(
-                f"this server takes in {_AT_ONCE} files at a time, and as many are coming",
+                f"this server takes in {most} files{whose} at a time, and as many are coming",
                 code="too_many_uploads",
                 hint="try again in a moment",
             )
-        self._incoming += 1
+        self._incoming[project] += 1
         try:
             yield
         finally:
-            self._incoming -= 1
+            self._incoming[project] -= 1
+            self._incoming += Counter()  # forgets projects that have none
 
     async def piece(self, blobs: Blobs, key: str) -> bytes:
         """Return a piece; whoever reads a file in small parts fetches each of its pieces once."""

@@ -27,6 +27,7 @@ from rota.domain.jobfile.uses import (
 )
 from rota.domain.keys import Declaration, Limit, Quota, Resource
 from rota.domain.resources import Vector
+from rota.domain.spec import is_plugin_type
 from rota.domain.walls import walls_of
 from rota.operations.calendars import PlannedCalendars
 from rota.operations.engine import Engine
@@ -88,7 +89,11 @@ async def check_uses(
 async def _sessions(engine: Engine, file: JobFile) -> list[Session]:
     """Return the known workers, if any job demands something of them."""
     is_asked = any(
-        entry.needs or _takes_resources(entry) or walls_of(entry.spec) for entry in file.jobs
+        entry.needs
+        or _takes_resources(entry)
+        or walls_of(entry.spec)
+        or is_plugin_type(entry.spec.type)
+        for entry in file.jobs
     )
     return await open_sessions(engine, file.projects, alive_only=False) if is_asked else []
 

@@ -163,7 +163,7 @@ async def find_run(engine: Engine, run_id: str, *, project: str = "default") -> 
         query = RunQuery(project=project, id_prefix=run_id, limit=_AMBIGUOUS_SHOWN)
         found = await engine.store.runs(query)
     if not found:
-        raise NotFound(f"no run {run_id!r}", code="run_not_found", hint=_hint(run_id))
+        raise no_such_run(run_id)
     if len(found) > 1:
         shown = ", ".join(run.id for run in found)
         raise Conflict(
@@ -172,6 +172,11 @@ async def find_run(engine: Engine, run_id: str, *, project: str = "default") -> 
             hint="type more of the id",
         )
     return found[0]
+
+
+def no_such_run(run_id: str) -> NotFound:
+    """Return the error for a run that is not there, and for one that is not the caller's."""
+    return NotFound(f"no run {run_id!r}", code="run_not_found", hint=_hint(run_id))
 
 
 def _hint(run_id: str) -> str:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from rota.domain.errors import Conflict, Invalid, Problem
 from rota.domain.forecast.ahead import JOB_GATE, WORKER_GATE, RunAhead
 from rota.domain.forecast.forecast import Forecast
+from rota.domain.forecast.load import real
 from rota.domain.ids import SessionId
 from rota.domain.job import Job, rules_of
 from rota.domain.jobfile import read_job
@@ -16,6 +17,7 @@ from rota.domain.keys import Resource
 from rota.domain.schedule import compile_schedule
 from rota.domain.simulation.model import SimRun
 from rota.domain.simulation.report import Background, Known, Measures, Report, replay, report_of
+from rota.domain.spec import EXTERNAL_POOL
 from rota.operations.definitions import find_job
 from rota.operations.engine import Engine
 from rota.operations.forecast_inputs import Inputs, read_inputs
@@ -123,8 +125,8 @@ def _compare(before: Inputs, after: Inputs, project: str, sight: Sight) -> Compa
 
 def _report(inputs: Inputs, project: str, sight: Sight) -> Report:
     forecast = forecast_from(inputs)
-    workers = forecast.setting.workers
-    measures = Measures(workers, forecast.seconds)
+    workers = real(forecast.setting.workers)
+    measures = Measures(forecast.setting.workers, forecast.seconds)
     replay(_known_starts(forecast, project, sight), measures)
     pools = {each.pool for each in workers if sight.sees_pool(each.pool)}
     pools |= {run.job.pool for run in forecast.runs if sight.sees(run.job.project)}
@@ -134,7 +136,9 @@ def _report(inputs: Inputs, project: str, sight: Sight) -> Report:
         weights=inputs.weights,
         start_within={k: each.total_seconds() for k, each in objectives.items() if each},
     )
-    return seen_report(sight, report_of(measures, background), pools)
+    report = report_of(measures, background)
+    uses = [use for use in report.uses if use.pool != EXTERNAL_POOL]  # which has no limit
+    return seen_report(sight, replace(report, uses=uses), pools)
 
 
 def _known_starts(forecast: Forecast, project: str, sight: Sight) -> Iterator[Known]:

@@ -28,10 +28,12 @@ from rota.domain.credentials import (
     shown_part,
 )
 from rota.domain.errors import Denied, Invalid, NotFound, quoted
+from rota.domain.external import REPORTER
 from rota.domain.identity import is_reserved
 from rota.domain.spec import DEFAULT_PROJECT
 from rota.operations import logins
 from rota.operations.engine import Engine
+from rota.ports.external import ReportToken
 from rota.ports.logins import Told
 from rota.ports.records import FoundToken, NewToken
 from rota.ports.store import Store
@@ -62,6 +64,7 @@ class Caller:
     via: str = "api"  # kind of the token that was shown: api, session, terminal, provider
     expires_at: datetime | None = None  # when the token ends; None: never
     lasts: timedelta | None = None  # for so long only a change of rights ends it; None: not known
+    reports: ReportToken | None = None  # the attempt it may report on, and nothing else; None: all
 
     def require(self, role: Role, project: str = DEFAULT_PROJECT, verb: Verb | None = None) -> None:
         """Raise an error unless the caller has at least this role in the project, or in `*`.
@@ -257,12 +260,22 @@ async def authenticate(engine: Engine, secret: str, *, is_cookie: bool = False) 
     """
     if not is_cookie and secret.count(".") == _DOTS_OF_JWT:
         return await _bearer_of_provider(engine, secret)
+    if not is_cookie and secret.startswith(f"rota{SecretKind.REPORT}_"):
+        return await _reporter(engine, secret)
     is_terminal = secret.startswith(f"rota{SecretKind.TERMINAL}_")
     kind = "session" if is_cookie else "terminal" if is_terminal else "api"
     found = await _valid(engine, secret, kind, lambda: invalid_token(secret))
     if found.session is not None and await logins.attend(engine, found.token, found.session):
         found = await _valid(engine, secret, kind, lambda: invalid_token(secret))
     return caller_of(found)
+
+
+async def _reporter(engine: Engine, secret: str) -> Caller:
+    """Return whoever has the token of an attempt, also of one that has ended."""
+    found = await engine.store.report_token(digest(secret)) if _is_whole(secret) else None
+    if found is None:
+        raise invalid_token(secret)
+    return Caller(REPORTER, "", Rights(verbs=frozenset()), via="report", reports=found)
 
 
 async def _bearer_of_provider(engine: Engine, token: str) -> Caller:
@@ -291,6 +304,14 @@ async def _valid(engine: Engine, secret: str, kind: str, error: Callable[[], Den
 def _looks_like(secret: str, kind: str) -> bool:
     try:
         return kind_of(secret) in (_KINDS[kind], None)
+    except ValueError:
+        return False
+
+
+def _is_whole(secret: str) -> bool:
+    """Return whether a token for reports was copied whole."""
+    try:
+        return kind_of(secret) is SecretKind.REPORT
     except ValueError:
         return False
 

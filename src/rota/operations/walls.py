@@ -8,6 +8,7 @@ from dataclasses import replace
 from rota.domain.errors import Problem
 from rota.domain.jobfile import JobEntry
 from rota.domain.shape import demand_of, unmet, worker_of
+from rota.domain.spec import is_plugin_type
 from rota.domain.walls import (
     OfferKind,
     demanded,
@@ -31,7 +32,8 @@ _SHOWN = 3  # of sorts of workers, and of workers of one sort
 
 def without_walls(entry: JobEntry, crew: Sequence[Session]) -> Problem | None:
     """Return a warning if no known worker of the pool has the walls of a job."""
-    demands = demanded(walls_of(entry.spec))
+    kind = entry.spec.type if is_plugin_type(entry.spec.type) else ""
+    demands = demanded(walls_of(entry.spec), kind)
     lacks = [missing(demands, session.offered) for session in crew]
     if not lacks or not all(lacks):
         return None
@@ -79,6 +81,8 @@ def _reason(demand: str, session: Session) -> str:
             return offer.reason
     if kind == OfferKind.MOUNT and (reason := why_not_mounted(demand, session.offered)):
         return reason
+    if kind == OfferKind.TYPE and is_plugin_type(name):
+        return "its setting executors does not name it, nor has its app such a class"
     if kind in _SETTINGS:
         return f"its setting {_SETTINGS[OfferKind(kind)]} names none such"
     known = {offer.kind for offer in session.offers}

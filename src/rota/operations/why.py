@@ -1,9 +1,8 @@
 """Why a run is not running, in words that a person can act on.
 
 `why`, near the end, explains one run from what stands above it: the gates there are, workers, the
-runs that have what it waits for, explainers of single gates, its turn in the order of service. An
-explainer registers itself with `@explains`. What was stored when a run came to its gates says only
-which they are; each is looked at as it stands now, so that nobody acts on what is long over.
+runs that have what it waits for, explainers of single gates, its turn in the order of service. What
+was stored of the gates says only which they are; each is looked at as it stands now.
 
 People see a queued run of a pool without workers as BLOCKED (`see`). That is not stored: the first
 worker of the pool finds its runs in their chains, and no row has to change, however many they are.
@@ -22,11 +21,14 @@ from rota.domain.ids import RunId, micros
 from rota.domain.key_gates import GATES, reasons_of
 from rota.domain.keys import Counted, Key, KeyKind, behind, kind_of, shortage
 from rota.domain.order import BOOST_SECONDS, Chain, latest_turn, share_of, turns_before
+from rota.domain.probes import doubt_about
 from rota.domain.quantities import parse_duration
 from rota.domain.resources import HTTP_SLOTS, SLOTS, UNIT, fits, format_amount, lacking, minus
 from rota.domain.run import Reason, Run
 from rota.domain.shape import demand_of, unmet, worker_of
-from rota.domain.states import RunState, is_final, seen_state
+from rota.domain.spec import EXTERNAL_POOL
+from rota.domain.states import RunState, seen_state
+from rota.operations import external
 from rota.operations.engine import Engine
 from rota.operations.forecasts import forecasts_for
 from rota.operations.specs import stamp
@@ -149,8 +151,8 @@ def _walls_missing(pool: str, shape: str, crew: Sequence[Session]) -> str:
 
 def no_worker(pool: str, served: Collection[str]) -> Reason:
     """Return why a run of a pool without workers waits."""
-    others = f" (workers serve {', '.join(sorted(served))})" if served else ""
-    message = f"no worker serves pool {pool}{others}"
+    others = ", ".join(sorted({*served} - {EXTERNAL_POOL}))
+    message = f"no worker serves pool {pool}" + (f" (workers serve {others})" if others else "")
     return Reason(Gate.WORKER, message, key=f"no_worker:{pool}", action=_LOOK)
 
 
@@ -469,39 +471,29 @@ async def why(engine: Engine, run: Run, sight: Sight = EVERYTHING) -> Explanatio
     match run.state:
         case RunState.SCHEDULED | RunState.BLOCKED | RunState.QUEUED:
             return await _waits(engine, run, sight)
+        case RunState.CLAIMED | RunState.PROCESSING if run.pool == EXTERNAL_POOL:
+            summary, reasons = await external.standing(engine, run)
+            return _stands(run, summary, *map(Obstacle, reasons))
         case RunState.CLAIMED | RunState.PROCESSING:
             verb = "claimed by" if run.state is RunState.CLAIMED else "running on"
-            return _stands(
-                run, f"{verb} worker {run.worker}", *(await _troubles(engine, run, sight))
-            )
+            troubles = await _troubles(engine, run, sight)
+            return _stands(run, f"{verb} worker {run.worker}", *troubles)
         case RunState.UNKNOWN:
-            return await _is_unknown(engine, run)
+            probes = await engine.store.probes_about(run.id)
+            summary, reason = doubt_about(run.id, external.loss_of(run), probes)
+            return _stands(run, summary, Obstacle(reason))
         case _:
             cause = f" ({run.cause})" if run.cause else ""
             return _stands(run, f"it has ended: {run.state.lower()}{cause}")
-
-
-async def _is_unknown(engine: Engine, run: Run) -> Explanation:
-    message, answers = "its worker vanished while it ran, and ", "completed|failed|retry"
-    if (probes := await engine.store.probes_about(run.id)) and not is_final(probes[-1].state):
-        message += f"probe {probes[-1].id} ({probes[-1].state.lower()}) asks how it ended"
-        reason = Reason("probe", message, action=f"rota why {probes[-1].id}")
-        return _stands(run, "unknown: its probe is to tell how it ended", Obstacle(reason))
-    told = f"; probe {probes[-1].id} found out nothing" if probes else ""
-    message += f"at_most_once forbids a second try{told}"
-    reason = Reason("person", message, action=f"rota run resolve {run.id} --as {answers}")
-    return _stands(run, "unknown: a person must decide", Obstacle(reason))
 
 
 async def _troubles(engine: Engine, run: Run, sight: Sight) -> list[Obstacle]:
     """Return what the worker of a leased run cannot do at present, such as delivering output."""
     sessions = await engine.store.sessions(alive_only=True)
     troubles = [each.trouble for each in sessions if each.id == run.session and each.trouble]
-    told = [seen_trouble(sight, trouble) for trouble in troubles]
+    told = [f"its worker says: {seen_trouble(sight, trouble)}" for trouble in troubles]
     action = f"rota worker show {run.worker}"
-    return [
-        Obstacle(Reason("worker", f"its worker says: {trouble}", action=action)) for trouble in told
-    ]
+    return [Obstacle(Reason("worker", each, action=action)) for each in told]
 
 
 def in_short(run: Run) -> str | None:

@@ -37,12 +37,14 @@ from rota.ports.files import (
     BlobRead,
     BlobWritten,
     HeldAttempt,
+    KeptFile,
     NewArtifact,
 )
 from rota.ports.work import Fence
 
 _IDLE = timedelta(minutes=1)  # after which a file that does not go on is given up
 _AT_ONCE = 16  # files that come to a server at the same time, each with a piece in memory
+_KNOWN, _KNOWN_FOR = 1_000, timedelta(hours=1)  # files that are kept for much longer
 _REMEMBERED = 10_000  # steps of which it is known how much they have kept
 
 STALE_ATTEMPT = "stale_attempt"  # the code of what is not the worker's any more
@@ -75,6 +77,7 @@ class WorkerFiles:
         self._monotonic = monotonic
         self._coming: dict[Key, _Coming] = {}
         self._kept: OrderedDict[tuple[Fence, int], _Kept] = OrderedDict()
+        self._files: OrderedDict[tuple[str, str], tuple[KeptFile, float]] = OrderedDict()
 
     async def read(self, session: SessionId, wish: BlobRead) -> BlobPiece:
         """Return a part of a file that the attempt names."""
@@ -84,9 +87,21 @@ class WorkerFiles:
             own.add(spec.upload.digest)
         if wish.digest not in own or not DIGEST.fullmatch(wish.digest):
             raise no_such_file(wish.digest[:80])
-        file = await find_file(self._engine, held.project, wish.digest, INPUT_KEPT_FOR)
+        file = await self._file(held.project, wish.digest)
         data = await read_part(self._engine, file, wish.offset, min(wish.length, PARCEL))
         return BlobPiece(wish.run, wish.number, file.digest, wish.offset, data, file.size)
+
+    async def _file(self, project: str, digest: str) -> KeptFile:
+        """Return a file; that it is kept is written down once, not for each of its parts."""
+        now = self._monotonic()
+        file, until = self._files.pop((project, digest), (None, now))
+        if file is None or until <= now:
+            file = await find_file(self._engine, project, digest, INPUT_KEPT_FOR)
+            until = now + _KNOWN_FOR.total_seconds()
+        self._files[project, digest] = file, until
+        if len(self._files) > _KNOWN:
+            self._files.popitem(last=False)
+        return file
 
     async def write(self, session: SessionId, piece: BlobPiece) -> BlobWritten:
         """Take the next part of an artifact; say how much of it is there."""

@@ -6,6 +6,7 @@ the dispatcher to the store directly.
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections import OrderedDict
@@ -20,11 +21,14 @@ import structlog
 from rota.domain.errors import Invalid
 from rota.domain.ids import SHARD_COUNT, SessionId, micros
 from rota.domain.job import Job
+from rota.domain.json_schema import SchemaRefused, checked_schema
 from rota.domain.lateness import Lateness, is_stuck, lateness_of
 from rota.domain.run import AttemptResult, why_not_portable
 from rota.domain.shape import WORKER
 from rota.domain.shards import Server, Shard
+from rota.domain.spec import TYPE_NAME, is_plugin_type
 from rota.domain.states import RunState
+from rota.domain.walls import OfferKind
 from rota.operations.engine import Engine
 from rota.ports.files import BLOB_READ, BLOB_WRITE, COMMITS
 from rota.ports.records import Finished, Session
@@ -33,9 +37,11 @@ from rota.ports.work import (
     HANDLES,
     MAX_LAST_LINE,
     STEPS,
+    UNREADABLE,
     EndBatch,
     Fence,
     Hello,
+    JobTypeNote,
     Outcome,
     Report,
     StepNote,
@@ -68,6 +74,7 @@ async def register(
             code="reserved_label",
             hint="call the label otherwise",
         )
+    hello = with_checked_types(hello)
     credential = identity.credential if identity else None
     own = (CREDENTIAL,) if identity and identity.is_renewable else ()
     requests = (STEPS, HANDLES, COMMITS, BLOB_READ, BLOB_WRITE, *own)
@@ -82,6 +89,37 @@ async def register(
 def _welcome(session: Session, now: datetime, requests: tuple[str, ...]) -> Welcome:
     lease = session.lease.total_seconds()
     return Welcome(session.id, lease, micros(now), session.stream, requests)
+
+
+def with_checked_types(hello: Hello) -> Hello:
+    """Return a hello with what is to be kept of the types of plug-ins that it offers.
+
+    A worker is not trusted: a type whose schema cannot be used is kept without one, as is one that
+    it offers without any.
+    """
+    offered = {
+        offer.name
+        for offer in hello.offers
+        if offer.kind == OfferKind.TYPE and not offer.reason and _may_be_type(offer.name)
+    }
+    if not offered and not hello.job_types:
+        return hello
+    told = {note.name: _checked_type(note, hello.worker) for note in hello.job_types}
+    kept = tuple(told.get(name, JobTypeNote(name)) for name in sorted(offered))
+    return msgspec.structs.replace(hello, job_types=kept)
+
+
+def _may_be_type(name: str) -> bool:
+    return is_plugin_type(name) and TYPE_NAME.fullmatch(name) is not None
+
+
+def _checked_type(note: JobTypeNote, worker: str) -> JobTypeNote:
+    try:
+        schema = checked_schema(msgspec.json.decode(note.schema))
+    except (*UNREADABLE, SchemaRefused) as error:
+        log.warning("job_type.without_schema", worker=worker, type=note.name, error=str(error))
+        return JobTypeNote(note.name, note.api_version)
+    return JobTypeNote(note.name, note.api_version, json.dumps(schema, sort_keys=True))
 
 
 _REMEMBERED = 10_000  # workers that were refused

@@ -13,24 +13,12 @@ from rota.domain.calendars import Calendar
 from rota.domain.ids import BackfillId, CartId, JobId, RunId, ServerId, SessionId
 from rota.domain.job import RunRules
 from rota.domain.keys import Declaration, KeyState
-from rota.domain.probes import Answer
 from rota.domain.resources import HTTP_SLOTS, UNIT, capacity_of
 from rota.domain.run import Reason, Run, Trigger
 from rota.domain.shape import all_labels
 from rota.domain.shards import Server
 from rota.domain.states import RunState
 from rota.ports.work import ChunkMeta, Fence, Offer, WorkBatch
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeOf:
-    """Probe that asked about a run."""
-
-    id: RunId
-    attempt: int  # of the run that it asks about
-    state: RunState
-    answer: Answer | None  # None: it found out nothing, or goes on
-    tries: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +229,17 @@ class Finished:
 def offered(offers: Iterable[Offer]) -> frozenset[str]:
     """Return what a worker has of what it told, as `kind/name`."""
     return frozenset(f"{offer.kind}/{offer.name}" for offer in offers if not offer.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownType:
+    """Type of plug-in that a worker has offered once, whether or not one does now."""
+
+    name: str
+    api_version: int  # of its plug-in; 0: not told
+    schema: Mapping[str, Any]  # of its parameters, checked; {}: they are not
+    worker: str  # that told this
+    offered_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

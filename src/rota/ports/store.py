@@ -25,11 +25,13 @@ from rota.domain.ids import JobId, RunId, ServerId, SessionId
 from rota.domain.job import Job
 from rota.domain.keys import Declaration
 from rota.domain.lateness import Congestion
+from rota.domain.probes import ProbeOf
 from rota.domain.run import Attempt, LateResult, Note, Run
 from rota.domain.shards import Server, Shard
 from rota.domain.states import RunState
 from rota.ports.carts import NO_TEMPLATES, CartStore, TemplateChanges
 from rota.ports.credentials import CredentialStore, TokenStore
+from rota.ports.external import ExternalStore
 from rota.ports.files import FileStore
 from rota.ports.forecasts import ChainStore, ForecastStore
 from rota.ports.limits import LimitStore, WaitingStore
@@ -49,6 +51,7 @@ from rota.ports.records import (
     Heartbeat,
     Idempotency,
     JobQuery,
+    KnownType,
     LedgerEntry,
     NewCalendar,
     NewJob,
@@ -56,7 +59,6 @@ from rota.ports.records import (
     NewServer,
     OwnedShards,
     Ownership,
-    ProbeOf,
     Rearmed,
     RemovedJob,
     Renewal,
@@ -409,6 +411,10 @@ class SessionStore(Protocol):
         """List sessions for people to read: the newest thousand."""
         ...
 
+    async def job_types(self) -> list[KnownType]:
+        """List the types of plug-ins that workers have ever offered, by name."""
+        ...
+
     async def served_pools(self) -> frozenset[str]:
         """Return the pools that have workers which do not stop."""
         ...
@@ -481,6 +487,7 @@ class Store(
     FileStore,
     SessionStore,
     ServerStore,
+    ExternalStore,
     CredentialStore,
     LoginStore,
     TokenStore,

@@ -120,10 +120,7 @@ class Work(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WorkBatch(msgspec.Struct, frozen=True, array_like=True):
-    """Attempts to execute, in columns: the n-th values of all of them are the n-th attempt's.
-
-    What few attempts have is found by their position, from 0.
-    """
+    """Attempts to execute, in columns; what few of them have is found by position, from 0."""
 
     runs: list[str] = []
     numbers: list[int] = []  # of their fences
@@ -398,11 +395,18 @@ class Offer(msgspec.Struct, frozen=True, array_like=True):
     reason: str = ""  # why it does not have it; "": it has it
 
 
+class JobTypeNote(msgspec.Struct, frozen=True, array_like=True):
+    """Type of a plug-in that a worker offers: what a store keeps of it."""
+
+    name: str
+    api_version: Number = 0  # 0: not told
+    schema: str = "{}"  # JSON Schema of its parameters, as text; {}: they are not checked
+
+
 class Witness(msgspec.Struct, frozen=True, array_like=True):
     """How far a store had come when somebody saw it. Nobody tells or compares it yet.
 
-    It will show that a store was put back to an earlier time, in which what happened since may be
-    executed again.
+    It will show that a store was put back to an earlier time: what happened since may happen again.
     """
 
     store: str
@@ -421,12 +425,11 @@ class Hello(msgspec.Struct, frozen=True):
     guard_mode: str = ""
     version: str = ""
     resumes: str = ""  # the session it had before its connection broke; "" = none
-    succeeds: str = (
-        ""  # the session of its earlier life, of which no process can be left; "" = none
-    )
+    succeeds: str = ""  # the session of its earlier life, which is over for sure; "" = none
     resources: Mapping[str, Amount] = {}  # thousandths by name, without slots
     offers: tuple[Offer, ...] = ()  # () from a worker that tells none
     witness: Witness | None = None  # the highest that it was told
+    job_types: tuple[JobTypeNote, ...] = ()  # those of its offers that plug-ins bring
 
 
 class Welcome(msgspec.Struct, frozen=True):
@@ -546,7 +549,6 @@ class WorkerLink(Protocol):
     async def commits(self, items: Sequence[SourceCommit]) -> ReportAnswer: ...
 
     async def read_blob(self, wish: BlobRead) -> BlobPiece: ...
-
     async def write_blob(self, piece: BlobPiece) -> BlobWritten: ...
 
     async def receive(self) -> Order: ...

@@ -18,13 +18,14 @@ import structlog
 
 from rota.domain.errors import NotFound, Unavailable
 from rota.domain.identity import ProviderRules
-from rota.operations.engine import Engine, Logins, Pools
+from rota.operations.engine import Engine, Logins, Outside, Pools
 from rota.ports.blobs import Blobs
 from rota.ports.clock import Clock
 from rota.ports.provider import Provider
 from rota.ports.queue import Queue, publish
 from rota.queue.local import LocalIdleWorkers
 from rota.runtime.config import cloud_credentials
+from rota.runtime.herald import open_herald
 from rota.runtime.key_ring import load_key_ring
 from rota.runtime.settings import FILES, POSTGRES_SCHEMES, QUEUE_ENTRY_POINTS, Settings
 from rota.runtime.supervision import ungrouped_errors
@@ -60,6 +61,7 @@ async def open_backends(settings: Settings, store: SqlStore) -> AsyncIterator[En
                 settings.session_lifetime,
                 settings.session_idle,
             ),
+            outside=Outside(await opened.enter_async_context(open_herald(settings))),
             key_ring=await load_key_ring(settings),
         )
 

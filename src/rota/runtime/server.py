@@ -49,6 +49,7 @@ from rota.server.gateway.app import create_app
 from rota.server.gateway.pages import Readiness
 from rota.server.gateway.parameters import GatewaySettings
 from rota.server.scheduler.carts import CartKeeper, DueTemplates
+from rota.server.scheduler.external import Announcer, ExternalKeeper
 from rota.server.scheduler.releaser import (
     Follower,
     KeyKeeper,
@@ -105,6 +106,8 @@ class Roles:
             StartPredictor(self._engine, self._clock, self._held),
             Rewrapper(self._engine, self._clock, self._held),
             FileCollector(self._engine, self._clock, self._held),
+            ExternalKeeper(self._engine, self._clock),
+            Announcer(self._engine, self._clock),
         ]
 
     def _punctuality(self) -> TimekeeperConfig:
@@ -211,12 +214,16 @@ class Server:
     ) -> None:
         url = url_of(self._settings, listener)
         site = self._settings.public_url or url
+        engine = replace(engine, outside=replace(engine.outside, site=site))
         await engine.store.bind_admin_groups(
             self._settings.oidc_issuer, frozenset(self._settings.oidc_admin_groups)
         )
         walls = await engine.store.settle_walls(self._new_walls)
         plans = [
-            await definitions.apply(engine, file, actor="rota up", is_admin=True)
+            # The worker that says which types it has is started after this.
+            await definitions.apply(
+                engine, file, actor="rota up", is_admin=True, has_new_types=True
+            )
             for file in job_files
         ]
         roles = Roles(self._settings, engine, self._clock, url)

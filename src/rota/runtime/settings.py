@@ -91,6 +91,7 @@ class Settings(SourceFields):
     labels: Mapping[str, str] | None = None
     resources: Mapping[str, int] | None = None  # thousandths by name
     app: str = ""
+    executors: tuple[str, ...] = ()
     namespace: NamespaceWish = "auto"
     stop_grace: timedelta = timedelta(seconds=10)
     log_level: str = "info"
@@ -219,6 +220,8 @@ MEANINGS: Mapping[str, str] = {
     "resources": "what the worker offers, as cpu=4,memory=8GiB,licence=2 (default: the cores"
     " and the memory that it may use)",
     "app": "MODULE:app whose Python functions the worker serves",
+    "executors": "plug-ins that the worker loads, by the names of their types, separated by commas;"
+    " no other is loaded, whatever is installed (default: none)",
     "namespace": "process namespace of the guardian: auto, require or off",
     "stop_grace": "how long attempts may finish after a stop",
     **walls.MEANINGS,
@@ -523,6 +526,7 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "labels": _labels,
     "resources": _resources,
     "app": _text,
+    "executors": _names,
     "namespace": _choice("auto", "require", "off"),
     "stop_grace": _duration,
     "sandbox_binds": lambda raw: walls.binds(_listed(raw)),

@@ -267,6 +267,7 @@ class GuardedWorker:
             "slots": settings.slots,
             "pool": settings.pool,
             "app": settings.app,
+            "executors": json.dumps(settings.executors),
             "stop_grace": settings.stop_grace.total_seconds(),
             "log_level": settings.log_level,
             "labels": json.dumps(_labels(settings)),

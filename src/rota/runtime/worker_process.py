@@ -32,8 +32,9 @@ from rota.executors.source import Mirrors, Sources
 from rota.guardian.namespace import Mode
 from rota.guardian.options import ExitCode
 from rota.outgoing import Outgoing
+from rota.plugins import Place
 from rota.ports.executor import Executor
-from rota.ports.work import Fence, Hello, Offer, WorkerLink
+from rota.ports.work import Fence, Hello, JobTypeNote, Offer, WorkerLink
 from rota.runtime import supervision
 from rota.runtime.containers import ContainerPlace, Containers, open_containers
 from rota.runtime.credentials import (
@@ -44,6 +45,7 @@ from rota.runtime.credentials import (
     over_socket,
 )
 from rota.runtime.home import worker_folder, worker_socket
+from rota.runtime.plugins import Brought, bring_classes, bring_plugins
 from rota.runtime.sources import as_option as sources_as_option
 from rota.runtime.sources import from_option as sources_from_option
 from rota.runtime.supervision import ungrouped_errors
@@ -196,7 +198,7 @@ class _Worker:
         self._guard = guard
         self._clock = SystemClock()
         self._attempts = Attempts(self._clock, OutputSpool(folder / "output"))
-        self._executors: dict[JobType, Executor] = {}
+        self._executors: dict[str, Executor] = {}
         self._containers: ContainerExecutor | None = None
         self._session: WorkerSession | None = None
         self._sources: Sources | None = None
@@ -218,14 +220,21 @@ class _Worker:
         http = self._open_http()
         if self._containers is not None:
             self._containers.sources = self._sources
-        functions = await self._serve_functions() if self._options.app else ()
+        brought = Brought()
+        await bring_plugins(brought, self._options.executors, self._place_of_plugins())
+        functions = await self._serve_functions(brought) if self._options.app else ()
+        self._executors |= brought.executors
         self._attempts.serve_with(self._executors)
         self._attempts.spool.open()
         self._session = session = WorkerSession(
             self._connect,
             self._attempts,
             self._hello(
-                functions, guard_mode, (*walls, *containers.offers, *http), containers.is_swept
+                functions,
+                guard_mode,
+                (*walls, *containers.offers, *http, *brought.offers),
+                containers.is_swept,
+                tuple(brought.notes),
             ),
             self._guard,
             self._clock,
@@ -342,13 +351,25 @@ class _Worker:
         except OSError as error:
             log.warning("worker.unnoted", session=session, error=str(error))
 
-    async def _serve_functions(self) -> tuple[str, ...]:
+    def _place_of_plugins(self) -> Place:
+        return Place(
+            self._attempts,
+            self._attempts,
+            self._clock,
+            self._guard,
+            self._folder / "plugins",
+            lambda: self._clock.monotonic() < self._guard.deadline,
+        )
+
+    async def _serve_functions(self, brought: Brought) -> tuple[str, ...]:
         """Start the app's host; return its functions once it has imported the app."""
         from rota.executors.python import PythonExecutor
 
         python = PythonExecutor(self._attempts, self._guard, self._options.app)
         self._executors[JobType.PYTHON] = python
-        return await python.ready()
+        functions = await python.ready()
+        await bring_classes(brought, python.types, self._options.app, self._place_of_plugins())
+        return functions
 
     def _http_slots(self) -> dict[str, int]:
         slots = http_from_option(self._options.http).slots
@@ -360,6 +381,7 @@ class _Worker:
         guard_mode: str,
         walls: tuple[Offer, ...],
         is_swept: bool,
+        types: tuple[JobTypeNote, ...],
     ) -> Hello:
         """Say what it offers; what it succeeds is over only if all its containers are gone."""
         return Hello(
@@ -373,6 +395,7 @@ class _Worker:
             version=__version__,
             succeeds=self._options.succeeds if is_swept else "",
             offers=(*offers(has_app=bool(self._options.app)), *walls),
+            job_types=types,
         )
 
 
@@ -411,6 +434,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--slots", type=int, required=True)
     parser.add_argument("--pool", required=True)
     parser.add_argument("--app", default="")
+    parser.add_argument("--executors", type=json.loads, default=[])
     parser.add_argument("--labels", type=json.loads, default={})
     parser.add_argument("--resources", type=json.loads, default={})
     parser.add_argument("--stop-grace", type=float, required=True)

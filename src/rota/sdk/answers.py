@@ -86,8 +86,10 @@ from rota.api.principals import Advice, Binding, Principal
 from rota.api.projects import Defaults, Pool, Project, ProjectChange
 from rota.api.runs import (
     FINAL_STATES,
+    Announcement,
     Attempt,
     Batch,
+    External,
     LateResult,
     LinkedRun,
     Note,
@@ -97,6 +99,7 @@ from rota.api.runs import (
     Progress,
     ProgressNews,
     Reason,
+    Reported,
     Run,
     RunDetail,
     Step,
@@ -113,12 +116,13 @@ from rota.api.tokens import (
     WorkerToken,
 )
 from rota.api.why import Holder, NotReason, Obstacle, OrderOfService, Reserved, Why
-from rota.api.workers import Cluster, Offer, PoolQueue, Server, Shard, Worker
+from rota.api.workers import Cluster, JobType, Offer, PoolQueue, Server, Shard, Worker
 
 __all__ = [
     "FINAL_CART_STATES",
     "FINAL_STATES",
     "Advice",
+    "Announcement",
     "Answer",
     "Answered",
     "Artifact",
@@ -155,6 +159,7 @@ __all__ = [
     "Defaults",
     "Event",
     "Expected",
+    "External",
     "FailureGroup",
     "Follow",
     "Forecast",
@@ -167,6 +172,7 @@ __all__ = [
     "JobAndRun",
     "JobDetail",
     "JobForecast",
+    "JobType",
     "JoinToken",
     "LateResult",
     "Lateness",
@@ -211,6 +217,7 @@ __all__ = [
     "Quiet",
     "Quota",
     "Reason",
+    "Reported",
     "Reserved",
     "Resource",
     "Run",

@@ -9,8 +9,17 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
+from collections.abc import (
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -26,8 +35,9 @@ from typing import (
 from weakref import WeakKeyDictionary
 
 from rota.sdk.context import Context
-from rota.sdk.functions import JobFunction
-from rota.sdk.options import JobOptions
+from rota.sdk.executors import Hosted
+from rota.sdk.functions import DefinedJob, JobFunction
+from rota.sdk.options import DefinedOptions, JobOptions
 from rota.sdk.runs import AsyncRunClient, RunClient
 
 if TYPE_CHECKING:
@@ -69,6 +79,8 @@ class App:
     def __init__(self, name: str = "app") -> None:
         self.name = name
         self.jobs: dict[str, JobFunction[..., Any, Any]] = {}  # by the job's name
+        self.defined: dict[str, DefinedJob] = {}  # jobs of other types than functions, by name
+        self.executors: dict[str, Hosted] = {}  # by type
         self._instead: tuple[RunClient, AsyncRunClient] | None = None  # of the clients below
         self._client: Client | None = None
         self._async_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient]
@@ -110,6 +122,29 @@ class App:
 
         return cast("JobDecorator", decorate)
 
+    def executor(self, kind: str) -> Callable[[type[T]], type[T]]:
+        """Make a class the executor of a type of jobs: `submit`, `status` and perhaps `cancel`.
+
+        Its worker offers `type: KIND`. See `rota.sdk.executors` for what the methods are given.
+        """
+
+        def decorate(made: type[T]) -> type[T]:
+            if kind in self.executors:
+                raise ValueError(f"app {self.name} already has an executor of type {kind}")
+            self.executors[kind] = Hosted(kind, made)
+            return made
+
+        return decorate
+
+    def define(self, kind: str, **options: Unpack[DefinedOptions]) -> DefinedJob:
+        """Define a job of a type that this app or a plug-in brings; options as in a job file."""
+        _refuse_unknown(options, DefinedOptions.__optional_keys__, "a job")
+        job = DefinedJob(self, kind, options)
+        if job.name in self.jobs or job.name in self.defined:
+            raise ValueError(f"app {self.name} already has a job {job.name}")
+        self.defined[job.name] = job
+        return job
+
     def cart(self, name: str, **options: Unpack[CartOptions]) -> CartDraft:
         """Create a cart to fill and submit; the options are fields of a job file's cart."""
         from rota.sdk.cart_drafts import CartDraft, CartOptions
@@ -139,7 +174,8 @@ class App:
 
     def documents(self) -> list[dict[str, Any]]:
         """Return the jobs as entries of a job file."""
-        return [job.document() for job in self.jobs.values()]
+        functions = [job.document() for job in self.jobs.values()]
+        return functions + [job.document() for job in self.defined.values()]
 
     def apply(
         self, client: Client | None = None, *, plan: bool = False, prune: bool = False
@@ -154,10 +190,32 @@ class App:
         return client.apply(text, name=self.name, plan=plan, prune=prune)
 
     def _add(self, job: JobFunction[..., Any, Any]) -> JobFunction[..., Any, Any]:
-        if job.name in self.jobs or job.function in self.functions:
+        if {job.name} & {*self.jobs, *self.defined} or job.function in self.functions:
             raise ValueError(f"app {self.name} already has a job {job.name}")
         self.jobs[job.name] = job
         return job
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a function host serves."""
+
+    functions: Mapping[str, JobFunction[..., Any, Any]]
+    executors: Sequence[Hosted]
+
+
+PLUGIN = "plugin:"  # begins the reference of a plug-in: plugin:TYPE=MODULE:NAME
+
+
+def load_served(reference: str) -> Served:
+    """Import an app, or the executor class of a plug-in."""
+    if not reference.startswith(PLUGIN):
+        app = load_app(reference)
+        return Served(app.functions, tuple(app.executors.values()))
+    kind, _, place = reference.removeprefix(PLUGIN).partition("=")
+    module, _, name = place.partition(":")
+    plugin = getattr(importlib.import_module(module), name)
+    return Served({}, (Hosted(kind, plugin.executor),))
 
 
 class NoSuchApp(TypeError):

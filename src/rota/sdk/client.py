@@ -24,6 +24,7 @@ from rota.sdk.carts import CartVerbs
 from rota.sdk.errors import RotaApiError
 from rota.sdk.events import EventReader, EventVerbs, ServerEvent
 from rota.sdk.exchange import Call, Reply, read, request_for
+from rota.sdk.external import AsyncExternalRun, ExternalRun, ExternalVerbs
 from rota.sdk.files import FileVerbs
 from rota.sdk.following import FollowingVerbs
 from rota.sdk.forecasts import ForecastVerbs
@@ -53,6 +54,7 @@ class Verbs(
     CalendarVerbs,
     CartVerbs,
     EventVerbs,
+    ExternalVerbs,
     FileVerbs,
     FollowingVerbs,
     ForecastVerbs,
@@ -135,6 +137,10 @@ class Client(Verbs):
                 return
             call = call.with_query(cursor=page.next_cursor)
 
+    def external(self, run: str) -> ExternalRun:
+        """Return a run of type `external`, to report how it stands."""
+        return ExternalRun(self, run)
+
     def finish(self, flow: Flow[Any, T]) -> T:
         """Run a flow to its end; return its result."""
         course = Course(flow)
@@ -211,6 +217,10 @@ class AsyncClient(Verbs):
             if page.next_cursor is None:
                 return
             call = call.with_query(cursor=page.next_cursor)
+
+    def external(self, run: str) -> AsyncExternalRun:
+        """Return a run of type `external`, to report how it stands."""
+        return AsyncExternalRun(self, run)
 
     async def finish(self, flow: Flow[Any, T]) -> T:
         """Run a flow to its end; return its result."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar
 from rota.sdk.context import Context, Identity, StepReport
 from rota.sdk.errors import NotFound
 from rota.sdk.exchange import from_json, from_plain, to_json
-from rota.sdk.options import JobOptions, document_of
+from rota.sdk.options import DefinedOptions, JobOptions, document_of
 from rota.sdk.runs import AsyncRunHandle, RunHandle
 
 TOGETHER = "arguments"  # the input that carries what is not a single value
@@ -282,6 +282,37 @@ class JobFunction(Generic[P, R, T]):
     def _local_context(self) -> Context:
         due_at = datetime.now(UTC)  # noqa: TID251 (called by hand: there is no scheduler to ask)
         return Context(Identity("local", self.name, 1, due_at), _Terminal())
+
+
+class DefinedJob:
+    """Job of a type that an executor class or a plug-in does; only `submit` makes runs."""
+
+    def __init__(self, app: App, kind: str, options: DefinedOptions) -> None:
+        if "name" not in options:
+            raise TypeError(f"a job of type {kind} needs a name")
+        self.app = app
+        self.kind = kind
+        self.name = options["name"]
+        self.options = options
+
+    def submit(self, **inputs: Any) -> RunHandle[Any]:
+        """Make a run with these inputs; returns as soon as the server has stored it."""
+        run = self.app.client.trigger(self.name, inputs)
+        return RunHandle(run.id, self.app.client, _as_it_is)
+
+    async def asubmit(self, **inputs: Any) -> AsyncRunHandle[Any]:
+        """Make a run with these inputs, from an event loop."""
+        client = self.app.async_client
+        run = await client.trigger(self.name, inputs)
+        return AsyncRunHandle(run.id, client, _as_it_is)
+
+    def document(self) -> dict[str, Any]:
+        """Return the job as an entry of a job file."""
+        return {"name": self.name, "type": self.kind} | document_of(self.options)
+
+
+def _as_it_is(output: object) -> Any:
+    return output
 
 
 class _Terminal:

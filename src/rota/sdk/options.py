@@ -79,6 +79,13 @@ class JobOptions(TypedDict, total=False):
     output: Literal["auto", "blobs"]
 
 
+class DefinedOptions(JobOptions, total=False):
+    """Fields of a job that no function does; its `name` is required."""
+
+    parameters: Mapping[str, Any]  # what it gives its type
+    inputs: Mapping[str, Mapping[str, object]]
+
+
 def cron(expression: str, *, tz: str | None = None) -> When:
     """Create a schedule of a cron expression: `cron("0 2 * * *", tz="Europe/Berlin")`."""
     return When(expression, tz)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rota.api.answers import Page
-from rota.api.workers import Cluster, Server, Shard, Worker
+from rota.api.workers import Cluster, JobType, Server, Shard, Worker
 from rota.sdk.exchange import Call, get, path_of, post
 from rota.sdk.verbs import Verb
 
@@ -28,6 +28,16 @@ def revoke_worker(worker: str) -> Call[Page[Worker]]:
     return post(Page[Worker], path_of("workers", worker, "revoke"))
 
 
+def list_job_types() -> Call[Page[JobType]]:
+    """List types of jobs: those that Rota brings, and those of plug-ins that were ever offered."""
+    return get(Page[JobType], "/job-types")
+
+
+def get_job_type(name: str) -> Call[JobType]:
+    """Get a type of jobs, with the JSON Schema of its parameters."""
+    return get(JobType, path_of("job-types", name))
+
+
 def get_cluster() -> Call[Cluster]:
     """Get live servers, shards, overdue schedules, and what waits for workers."""
     return get(Cluster, "/cluster")
@@ -46,6 +56,8 @@ def list_shards() -> Call[Page[Shard]]:
 class WorkerVerbs:
     drain_worker = Verb(drain_worker)
     get_cluster = Verb(get_cluster)
+    get_job_type = Verb(get_job_type)
+    list_job_types = Verb(list_job_types)
     list_servers = Verb(list_servers)
     list_shards = Verb(list_shards)
     list_workers = Verb(list_workers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from operator import attrgetter, itemgetter
@@ -71,7 +71,7 @@ def finish(tx: Tx, session: str, report: Report, wish: Wish) -> Script[Finished]
     rows = (yield from _rows(runs)) if outcomes else {}
     doubtful = yield from _complete(tx, session, ends, gates)
     valid = [o for o in outcomes if _counts(rows.get(o.run), session, o)]
-    yield from _end(tx, session, valid, rows, gates)
+    yield from end_attempts(tx, session, valid, rows, gates)
     yield from runs_ended(tx, carts, gates)
     if len(valid) < len(outcomes):
         known = {outcome.fence for outcome in valid}
@@ -257,12 +257,14 @@ class Loss:
 
     message: str
     counts: bool  # towards quarantine: the run itself may be what killed its worker
+    sets_apart: bool = True  # what lost workers again and again goes alone
 
 
 VANISHED = Loss("its worker vanished", counts=True)
 LEFT = Loss("its worker left", counts=False)
 MISLAID = Loss("it never reached its worker", counts=False)
 UNTOLD = Loss("its worker could not report its end", counts=True)
+SILENT = Loss("another system did not report in time", counts=True, sets_apart=False)
 
 
 def lose(
@@ -293,7 +295,7 @@ def lose(
         if _is_leased(run, row["session"], outcome):
             lost[row["session"]].append(outcome)
     for session, outcomes in sorted(lost.items()):
-        yield from _end(tx, session, outcomes, rows, gates, loss)
+        yield from end_attempts(tx, session, outcomes, rows, gates, loss)
     yield from runs_ended(tx, carts, gates)
 
 
@@ -310,15 +312,17 @@ def _lost_outcome(now: int, leased: Row, row: Row, loss: Loss, torn: Row | None)
     )
 
 
-def _end(
+def end_attempts(
     tx: Tx,
     session: str,
     outcomes: Sequence[Outcome],
-    rows: dict[str, Row],
+    rows: Mapping[str, Row],
     gates: Collection[str],
     loss: Loss = VANISHED,
+    *,
+    actor: str = "",
 ) -> Script[None]:
-    """Decide what becomes of the runs, write it, and settle what follows."""
+    """Decide what becomes of runs, whose rows are locked, write it, and settle what follows."""
     if not outcomes:
         return
     rules = yield from tx.rules.load({_ref(rows[outcome.run]) for outcome in outcomes})
@@ -334,7 +338,7 @@ def _end(
     yield from charge_output(tx.now, [(end.row, end.outcome.output_bytes) for end in ends])
     unknown = [end.row for end in ends if end.verdict.state is RunState.UNKNOWN]
     yield from begin_probes(tx, [(row, rules[_ref(row)].rules) for row in unknown])
-    yield from settle(tx, _decided_groups(ends), gates, actor=session)
+    yield from settle(tx, _decided_groups(ends), gates, actor=actor or session)
 
 
 def _ref(row: Row) -> tuple[str, int]:
@@ -357,7 +361,9 @@ def _decided(now: int, outcome: Outcome, row: Row, rules: RunRules, loss: Loss) 
     is_counted = ending.result is AttemptResult.LOST and loss.counts
     losses = row["losses"] + is_counted
     goes_on = not is_final(verdict.state)
-    is_set_apart = is_counted and goes_on and goes_alone(losses, rules.max_losses)
+    is_set_apart = (
+        is_counted and loss.sets_apart and goes_on and goes_alone(losses, rules.max_losses)
+    )
     return _End(row, outcome, verdict, started_at, ended_at, losses, is_set_apart)
 
 

@@ -12,14 +12,14 @@ from datetime import timedelta
 from rota.domain.errors import Conflict, Invalid, NotFound
 from rota.domain.ids import RunId, instant, new_run_ids
 from rota.domain.job import RunRules
-from rota.domain.probes import Answer, Resolution, answer_of, resolution_of
+from rota.domain.probes import Answer, ProbeOf, Resolution, answer_of, resolution_of
 from rota.domain.retry import backoff
 from rota.domain.run import Trigger
 from rota.domain.shape import probe_shape
 from rota.domain.spec import Delivery
 from rota.domain.states import RunState, is_final
-from rota.ports.records import ProbeOf
 from rota.store.gates import lock_gates_of_jobs
+from rota.store.memory import shape_rows
 from rota.store.releases import release_jobs
 from rota.store.script import Many, Row, Script, query
 from rota.store.tx import Tx, lock_carts, runs_ended
@@ -38,7 +38,7 @@ def begin_probes(tx: Tx, lost: Sequence[tuple[Row, RunRules]]) -> Script[None]:
     rows = yield query("runs_to_probe", ids=rules)
     ids = new_run_ids(instant(tx.now), len(rows))
     shapes = {row["id"]: probe_shape(rules[row["id"]]) for row in rows}
-    yield Many("insert_shape", [(each,) for each in sorted(set(shapes.values()))], exactly=False)
+    yield Many("insert_shape", shape_rows(set(shapes.values())), exactly=False)
     yield Many(
         "insert_run",
         [

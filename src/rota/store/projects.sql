@@ -126,4 +126,5 @@ SELECT known.name, (SELECT most FROM pool WHERE pool.name = known.name) AS most,
     (SELECT count(*) FROM session WHERE session.pool = known.name AND session.alive = 1) AS workers
 FROM (SELECT name FROM pool UNION SELECT pool FROM pool_project UNION SELECT pool FROM private_pool
     UNION SELECT pool FROM session WHERE alive = 1) AS known
+WHERE known.name <> '_external'
 ORDER BY known.name;

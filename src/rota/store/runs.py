@@ -361,13 +361,13 @@ def add_chunks(
     open_fences = yield from open_outputs(session, runs)
     accepted = [(fence, chunk) for fence, chunk in chunks if fence in open_fences]
     if accepted:
-        values = [_values(session, fence, chunk) for fence, chunk in accepted]
+        values = [chunk_values(session, fence, chunk) for fence, chunk in accepted]
         yield Many("insert_chunk", values, exactly=False)
         yield from settle_output({fence.run for fence, _ in accepted})
     return tuple(dict.fromkeys(fence for fence, _ in chunks if fence not in open_fences))
 
 
-def _values(session: str, fence: Fence, chunk: StoredChunk) -> tuple[object, ...]:
+def chunk_values(session: str, fence: Fence, chunk: StoredChunk) -> tuple[object, ...]:
     """Values for `insert_chunk`, in its order."""
     meta = chunk.meta
     return (

@@ -295,7 +295,7 @@ SELECT pool, up_to, count, seconds FROM start_delay ORDER BY pool, up_to;
 
 -- name: count_sessions
 -- Workers by presence and pool.
-SELECT pool, alive, count(*) AS count FROM session WHERE alive = 1 GROUP BY pool, alive;
+SELECT pool, alive, count(*) AS count FROM session WHERE alive = 1 AND worker <> '' GROUP BY pool, alive;
 
 -- name: set_meta
 -- A fact about the store itself.

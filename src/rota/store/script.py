@@ -30,6 +30,8 @@ it:
                   there, whether it is paused       backfills, ends of runs that count there;
                                                     submissions (share, if the job has no limit)
 10 run            its state                         every step of a run; then `shape`, `rekeying`
+   external_      of another system's attempt:      every step of it, under the lock of its run
+   attempt        its reports, its next deadline
 11 shared_key     who has a key, its bucket         claims of runs that take keys, quotas of waiting
                                                     runs, dependency rings, forgetting keys
 12 kept_key       what is kept of a key             the key keeper

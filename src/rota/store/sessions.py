@@ -17,12 +17,12 @@ from rota.domain.ids import SessionId, instant, new_session_id
 from rota.domain.policy import Bounds
 from rota.domain.states import RunState
 from rota.ports.files import SourceCommit
-from rota.ports.records import Heartbeat, Renewal, SeenPools, Session
+from rota.ports.records import Heartbeat, KnownType, Renewal, SeenPools, Session
 from rota.ports.work import Fence, Hello, OfAttempt, Start, StartAnswer
 from rota.store.ends import LEFT, MISLAID, UNTOLD, VANISHED, Loss, lose
 from rota.store.memory import used_by
 from rota.store.placement import forget_lone_shapes
-from rota.store.rows import bounds_from, duration, session_from, to_json
+from rota.store.rows import bounds_from, duration, from_json, session_from, to_json
 from rota.store.runs import tear_output
 from rota.store.script import Many, Row, Script, lock, query
 from rota.store.tx import Tx
@@ -66,6 +66,7 @@ def register(
         offers=to_json(hello.offers),
         credential=credential,
     )
+    yield from _learn_types(tx, hello)
     tx.effects.offers.add(hello.pool)
     tx.record("worker.registered", [session], actor=hello.worker, pool=hello.pool)
     [row] = yield query("session", id=session)
@@ -113,8 +114,41 @@ def resume(
     )
     if not resumed:
         return None
+    yield from _learn_types(tx, hello)
     [row] = yield query("session", id=session)
     return session_from(row)
+
+
+def _learn_types(tx: Tx, hello: Hello) -> Script[None]:
+    """Keep what a worker tells of types of plug-ins, where that is new. Most have none to tell of.
+
+    Two workers with different releases of a plug-in: the schema of who said hello last holds.
+    """
+    told = {each.name: each for each in hello.job_types}
+    if not told:
+        return
+    known = {row["name"]: (row["api_version"], row["schema"]) for row in (yield query("job_types"))}
+    new = [
+        (each.name, each.api_version, each.schema, hello.worker, tx.now)
+        for each in told.values()
+        if known.get(each.name) != (each.api_version, each.schema)
+    ]
+    if new:
+        yield Many("keep_job_types", sorted(new), exactly=False)
+
+
+def job_types() -> Script[list[KnownType]]:
+    """Types of plug-ins that workers have ever offered."""
+    return [
+        KnownType(
+            row["name"],
+            row["api_version"],
+            from_json(row["schema"]),
+            row["worker"],
+            instant(row["offered_at"]),
+        )
+        for row in (yield query("job_types"))
+    ]
 
 
 def renew(tx: Tx, session: SessionId, *, stopping: bool, trouble: str = "") -> Script[Renewal]:

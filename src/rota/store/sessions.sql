@@ -17,6 +17,18 @@ UPDATE run SET source_commit = :fetched
 WHERE id = :id AND attempt = :attempt AND session = :session AND state IN ('CLAIMED', 'PROCESSING')
     AND source_commit IS NULL;
 
+-- name: job_types
+-- Types of plug-ins that were ever offered.
+SELECT * FROM job_type ORDER BY name;
+
+-- name: keep_job_types
+-- Keep what a worker tells of types: the latest that was told holds.
+-- many: name text, api_version integer, schema text, worker text, offered_at bigint ; ORDER BY name
+INSERT INTO job_type (name, api_version, schema, worker, offered_at)
+VALUES (:name, :api_version, :schema, :worker, :offered_at)
+ON CONFLICT (name) DO UPDATE SET api_version = excluded.api_version, schema = excluded.schema,
+    worker = excluded.worker, offered_at = excluded.offered_at;
+
 -- name: session
 -- A worker's presence.
 SELECT session.*, (SELECT count(*) FROM drained_worker WHERE drained_worker.name = session.worker) AS draining,
@@ -75,7 +87,7 @@ SELECT session.*, (SELECT count(*) FROM run WHERE run.session = session.id
     AND run.state IN ('CLAIMED', 'PROCESSING')) AS held,
     (SELECT count(*) FROM drained_worker WHERE drained_worker.name = session.worker) AS draining,
     (SELECT expires_at FROM token WHERE token.id = session.credential) AS credential_expires_at
-FROM session WHERE (:any = 1 OR alive = 1) ORDER BY registered_at DESC, id LIMIT :limit;
+FROM session WHERE (:any = 1 OR alive = 1) AND session.worker <> '' ORDER BY registered_at DESC, id LIMIT :limit;
 
 -- name: bounds_of_projects
 -- What bounds these projects; '': nothing.
@@ -87,7 +99,7 @@ SELECT DISTINCT pool FROM session WHERE alive = 1 AND stopping = 0;
 
 -- name: heartbeats
 -- How often each live session was renewed.
-SELECT id, beats, lease FROM session WHERE alive = 1;
+SELECT id, beats, lease FROM session WHERE alive = 1 AND worker <> '';
 
 -- name: forget_sessions
 -- Presences that were over at the given time and left nothing to be settled. Those of a drained worker

@@ -46,6 +46,7 @@ from rota.store import (
     credentials,
     dependencies,
     ends,
+    external,
     firing,
     forecasts,
     key_releases,
@@ -249,6 +250,18 @@ class SqlStore(Transactions):
                 lambda tx: ends.finish_free(tx, session, report), Urgency.FINISH
             )
 
+    # --- work of other systems
+
+    external_due = read_at(external.due, Urgency.CLAIM)
+    begin_external = write(external.begin, Urgency.CLAIM)
+    report_external = write(external.report)
+    end_silent = write(external.end_silent, Urgency.FINISH)
+    lease_announcements = write(external.lease_announcements, Urgency.FINISH)
+    settle_announcements = write(external.settle_announcements, Urgency.FINISH)
+    report_token = read(external.report_token, Urgency.GLANCE)
+    forget_report_tokens = write(external.forget_report_tokens)
+    external_attempt = read(external.external_attempt)
+
     # --- runs that wait
 
     hold_run = write(run_scripts.hold)
@@ -418,6 +431,7 @@ class SqlStore(Transactions):
     drain_worker = write(session_scripts.drain)
     undrain_worker = write(session_scripts.undrain)
     sessions = read(session_scripts.find, Urgency.FINISH)
+    job_types = read(session_scripts.job_types)
 
     async def reap(self, expected_beats: Mapping[SessionId, int]) -> frozenset[SessionId]:
         orphaned = await self._driver.read(lambda _: session_scripts.orphaned(), Urgency.FINISH)

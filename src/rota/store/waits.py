@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from operator import itemgetter
 
+from rota.domain.external import EXTERNAL_SESSION
 from rota.domain.following import FOLLOWED_STATES
 from rota.domain.gates import Admission, Gate
 from rota.domain.ids import RunId
@@ -111,6 +112,9 @@ def ask_to_stop(tx: Tx, live: Sequence[Row], actor: str) -> Script[None]:
     yield query("request_cancel", ids=ids, now=tx.now, actor=actor)
     tx.record_each("run.cancel_requested", live, actor=actor)
     tx.effects.sessions.update(row["session"] for row in live)
+    external = [row["id"] for row in live if row["session"] == EXTERNAL_SESSION]
+    if external:
+        yield query("look_at_external", ids=external, now=tx.now)
 
 
 def fitting(tx: Tx, rows: Sequence[Row]) -> Script[Sequence[Row]]:

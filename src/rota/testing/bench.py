@@ -22,7 +22,7 @@ from rota.clock import SystemClock
 from rota.domain.output import Stream
 from rota.domain.run import AttemptResult
 from rota.domain.spec import JobSpec
-from rota.ports.executor import AttemptReports, Completions, Executor, JobBatch
+from rota.ports.executor import Completions, Executor, JobBatch
 from rota.ports.work import Fence, Outcome, StepOutcome, Work, WorkBatch
 
 T = TypeVar("T")
@@ -70,7 +70,10 @@ class Sink:
 
 
 class Reports:
-    """Implements `rota.ports.executor.AttemptReports`, and notes what must not be reported."""
+    """Implements `AttemptReports` and `RemoteWork` of `rota.ports.executor`.
+
+    It notes what must not be reported.
+    """
 
     def __init__(self) -> None:
         self.sinks: dict[Fence, Sink] = {}
@@ -78,6 +81,11 @@ class Reports:
         self.progress: dict[Fence, list[tuple[float, float | None, str]]] = {}
         self.steps: dict[Fence, list[tuple[int, StepOutcome]]] = {}
         self.faults: list[str] = []  # what an executor must not do
+        self.handles: dict[Fence, list[str]] = {}  # that were kept, in their order
+        self.takes_handles = True  # False: attempts are another worker's by now
+        self.lost: set[Fence] = set()  # attempts whose work another one goes on with
+        self._may_acknowledge = asyncio.Event()
+        self._may_acknowledge.set()
         self.started: set[Fence] = set()  # attempts that may be reported
         self._changed = asyncio.Event()
         self._clock = SystemClock()
@@ -111,6 +119,21 @@ class Reports:
         self.steps.setdefault(fence, []).append((number, step))
         self._heard(fence, "told a step after its end" if fence in self.outcomes else "")
         return step
+
+    async def keep_handle(self, fence: Fence, handle: str) -> bool:
+        """Implement `RemoteWork`."""
+        self.handles.setdefault(fence, []).append(handle)
+        self._heard(fence, "kept a handle after its end" if fence in self.outcomes else "")
+        await self._may_acknowledge.wait()
+        return self.takes_handles
+
+    def goes_on_elsewhere(self, fence: Fence) -> bool:
+        """Implement `RemoteWork`."""
+        return fence in self.lost
+
+    def acknowledge(self, *, now: bool) -> None:
+        """Acknowledge handles from now on, or let them wait."""
+        (self._may_acknowledge.set if now else self._may_acknowledge.clear)()
 
     def completed(self, completions: Completions) -> None:
         columns = completions.started_at, completions.ended_at, completions.cpu_micros
@@ -197,9 +220,7 @@ class Subject(Protocol):
 
     def new_loop(self) -> asyncio.AbstractEventLoop: ...
 
-    def executor(
-        self, reports: AttemptReports, folder: Path
-    ) -> AbstractAsyncContextManager[Executor]: ...
+    def executor(self, reports: Reports, folder: Path) -> AbstractAsyncContextManager[Executor]: ...
 
     def leftovers(self) -> Sequence[object]: ...
 
@@ -263,6 +284,23 @@ class Bench:
 
         self.call(start)
         return [attempts[at] for at in range(len(specs))]
+
+    def start_next(self, spec: JobSpec, before: Attempt) -> Attempt:
+        """Start the next attempt at a run, with the handle that the one before has kept."""
+        kept = self.reports.handles.get(before.fence, [])
+        now = self.reports.store_micros()
+        handle = kept[-1] if kept else None
+        fence = before.fence
+        work = Work(fence.run, fence.number + 1, "j_1", 1, now, handle=handle or None)
+        self.reports.expect(work.fence)
+        batch = JobBatch(spec, WorkBatch.of([work]), [work.fence])
+        self.call(lambda: self._executor.start([batch]))
+        return Attempt(self, work.fence)
+
+    def lose(self, attempt: Attempt) -> None:
+        """Stop an attempt as a worker does that has lost it: another one goes on."""
+        self.reports.lost.add(attempt.fence)
+        self.cancel(attempt)
 
     def _work(self, version: int, deadline: timedelta | None) -> Work:
         self._runs += 1

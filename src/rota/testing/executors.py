@@ -31,9 +31,9 @@ import pytest
 from rota.domain.output import Stream
 from rota.domain.run import AttemptResult
 from rota.domain.spec import JobSpec, Step
-from rota.ports.executor import AttemptReports, Executor
+from rota.ports.executor import Executor
 from rota.ports.work import RUNNING
-from rota.testing.bench import Attempt, Bench, expect
+from rota.testing.bench import Attempt, Bench, Reports, expect
 
 __all__ = [
     "LEFT_SECONDS",
@@ -42,6 +42,7 @@ __all__ = [
     "Behaviour",
     "Bench",
     "ExecutorConformance",
+    "Reports",
 ]
 
 LEFT_SECONDS = "987654321"  # what the process of `Behaviour.LEAVE` sleeps: it is found by that
@@ -67,6 +68,7 @@ class Behaviour(StrEnum):
     STEPS = "steps"  # three steps: `one` ends well, `two` is as HOLD, `three` for success only
     POUR = "pour"  # prints the numbers 1 to 500000, each in a line
     LEAVE = "leave"  # starts something that would outlive it, and ends well
+    BREAK = "break"  # of `RemoteConformance` only: submitting it ends without an answer
 
 
 _HOLD = "trap 'echo tidy; exit 0' TERM; echo ready; while :; do sleep 0.1; done"
@@ -101,10 +103,10 @@ class ExecutorConformance:
     lacks: ClassVar[Mapping[Behaviour, str]] = {}  # which jobs of this type cannot have, and why
     slack: ClassVar[int] = 2 * 1024 * 1024  # bytes that may come once the output is full
 
-    def executor(
-        self, reports: AttemptReports, folder: Path
-    ) -> AbstractAsyncContextManager[Executor]:
+    def executor(self, reports: Reports, folder: Path) -> AbstractAsyncContextManager[Executor]:
         """Make an executor that reports there, and may have its files in that folder.
+
+        For work that another system does, `reports` is also the `RemoteWork`.
 
         The suite closes the executor itself, before it leaves the context.
         """

@@ -6,7 +6,8 @@
         assert t.runs[-1].state == "COMPLETED"
 
 Due times, inputs and retries follow the rules of the real server. Runs take no time, so nothing
-overlaps or times out; gates, calendars, priorities and workers are not there.
+overlaps or times out; gates, calendars, priorities and workers are not there. Work that an executor
+class of the app looks after takes the time that it says; what a look raises is a failure at once.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from rota.sdk.app import App
 from rota.sdk.context import Context, Identity, StepReport
 from rota.sdk.errors import NotFound
 from rota.sdk.exchange import to_plain
+from rota.sdk.executors import Hosted, RemoteRun, Status
 from rota.sdk.functions import JobFunction
 
 
@@ -58,6 +60,7 @@ class InlineRun:
     steps: list[StepReport] = field(default_factory=list)  # of the latest attempt
     last_progress: tuple[float, float | None, str] | None = None
     is_cancelled: bool = False
+    handle: Any = None  # what names its work elsewhere; None: it was not submitted
 
     @property
     def is_final(self) -> bool:
@@ -104,7 +107,52 @@ def execute(run: InlineRun, job: JobFunction[..., Any, Any], spec: JobSpec, now:
     run.attempt += 1
     run.state = RunState.PROCESSING
     run.steps.clear()
-    result = _attempt(run, job, spec)
+    _end(run, _attempt(run, job, spec), spec, now)
+
+
+def look_after(run: InlineRun, hosted: Hosted, spec: JobSpec, now: datetime) -> None:
+    """Submit the work of a run, or look at it once; the next look is `every` seconds later."""
+    if run.state is not RunState.PROCESSING:
+        run.attempt += 1
+        run.state = RunState.PROCESSING
+    captured = StringIO()
+    try:
+        with redirect_stdout(captured), redirect_stderr(captured):
+            status = _asked(run, hosted, spec)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (the edge of the class)
+        status = Status("failed", traceback.format_exception_only(error)[-1].strip())
+        captured.write("".join(traceback.format_exception(error)))
+    run.printed += captured.getvalue()
+    if status.state == "processing":
+        if status.progress is not None:
+            run.progress(status.progress, status.total, status.message)
+        run.eligible_at = now + timedelta(seconds=hosted.described().every)
+        return
+    is_done = status.state == "completed"
+    run.handle, run.output, run.message = None, to_plain(status.output), status.message
+    _end(run, AttemptResult.COMPLETED if is_done else AttemptResult.FAILED, spec, now)
+
+
+def _asked(run: InlineRun, hosted: Hosted, spec: JobSpec) -> Status:
+    instance = hosted.instance()
+    if run.handle is None:
+        told = RemoteRun(
+            run.id, run.job, spec.project, run.attempt, run.due_at, run.inputs, spec.parameters
+        )
+        begun = _returned(instance.submit(told))
+        if isinstance(begun, Status):
+            return begun
+        run.handle = to_plain(begun)
+        return Status("processing")
+    status = _returned(instance.status(run.handle))
+    return status if isinstance(status, Status) else Status(status)
+
+
+def _returned(value: Any) -> Any:
+    return _awaited(value) if asyncio.iscoroutine(value) else value
+
+
+def _end(run: InlineRun, result: AttemptResult, spec: JobSpec, now: datetime) -> None:
     ending = Ending(RunState.PROCESSING, result, now, failures=run.failures)
     verdict = attempt_ended(ending, spec.retry, spec.max_losses, 0.0)
     run.state, run.cause, run.eligible_at = verdict.state, verdict.cause, verdict.eligible_at
@@ -167,10 +215,25 @@ def inline(app: App, now: datetime | str = _BEGINNING, tz: str = "UTC") -> Itera
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    function: JobFunction[..., Any, Any]
+    does: JobFunction[..., Any, Any] | Hosted
     spec: JobSpec
     timetable: Timetable | None
     next_at: datetime | None
+
+    def call_off(self, run: InlineRun) -> None:
+        """Tell what does the work of a cancelled run to stop."""
+        if not isinstance(self.does, Hosted) or run.handle is None:
+            return
+        if cancel := getattr(self.does.instance(), "cancel", None):
+            _returned(cancel(run.handle))
+
+    def act(self, run: InlineRun, now: datetime) -> None:
+        """Let a run go on that is ready."""
+        run.eligible_at = None
+        if isinstance(self.does, Hosted):
+            look_after(run, self.does, self.spec, now)
+        else:
+            execute(run, self.does, self.spec, now)
 
 
 class Inline:
@@ -180,7 +243,13 @@ class Inline:
         self.runs: list[InlineRun] = []  # in the order of their making
         self._waiting: list[InlineRun] = []  # for their time, in the order of their making
         self._now = now
-        self._jobs = {name: _job(function, now) for name, function in app.jobs.items()}
+        self._jobs = {
+            name: _job(job, read_job(job.document()), now) for name, job in app.jobs.items()
+        }
+        for name, defined in app.defined.items():
+            hosted = app.executors.get(defined.kind)
+            if hosted is not None:  # else a plug-in does it
+                self._jobs[name] = _job(hosted, read_job(defined.document()), now)
         self._by_key: dict[tuple[str, str], InlineRun] = {}
 
     def now(self) -> datetime:
@@ -239,6 +308,7 @@ class Inline:
         found = self._find(run)
         if found in self._waiting:
             self._waiting.remove(found)
+            self._jobs[found.job].call_off(found)
             found.state, found.eligible_at = RunState.CANCELLED, None
         else:
             found.is_cancelled = True
@@ -278,7 +348,7 @@ class Inline:
             run = ready[0]
             self._waiting.remove(run)
             job = self._jobs[run.job]
-            execute(run, job.function, job.spec, self._now)
+            job.act(run, self._now)
             if not run.is_final:
                 self._waiting.append(run)
 
@@ -322,12 +392,11 @@ class _Awaited:
             yield part
 
 
-def _job(function: JobFunction[..., Any, Any], now: datetime) -> _Job:
-    spec = read_job(function.document())
+def _job(does: JobFunction[..., Any, Any] | Hosted, spec: JobSpec, now: datetime) -> _Job:
     if spec.schedule is None or not spec.enabled:
-        return _Job(function, spec, None, None)
+        return _Job(does, spec, None, None)
     table = timetable(spec, now)
-    return _Job(function, spec, table, table.next_after(now) if table else None)
+    return _Job(does, spec, table, table.next_after(now) if table else None)
 
 
 def _instant(time: datetime | str, zone: str) -> datetime:

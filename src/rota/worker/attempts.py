@@ -17,7 +17,7 @@ from rota.domain.lease import StoreTime
 from rota.domain.quantities import format_duration
 from rota.domain.retry import STALLED
 from rota.domain.run import AttemptResult
-from rota.domain.spec import Delivery, JobSpec, JobType
+from rota.domain.spec import Delivery, JobSpec
 from rota.ports.clock import Clock
 from rota.ports.executor import Completions, Executor, JobBatch
 from rota.ports.work import (
@@ -40,9 +40,8 @@ from rota.ports.work import (
 )
 from rota.worker.batches import by_job, checked
 from rota.worker.ends import EndQueue, GivenUp, Sending, outcome_at, picked
-from rota.worker.notes import NoteBook, ProgressBook
+from rota.worker.notes import NoteBook, ProgressBook, Silences
 from rota.worker.output import AttemptOutput, OutputTimes
-from rota.worker.silences import Silences
 from rota.worker.spool import OutputSpool
 
 REPORT_AGAIN = timedelta(seconds=2)  # what a server could not take yet
@@ -83,7 +82,7 @@ class Attempts:
         self.spool = spool
         self._clock = clock
         self._times = OutputTimes(clock.monotonic, lambda: self.store_micros() // 1000)
-        self._executors: Mapping[JobType, Executor] = {}
+        self._executors: Mapping[str, Executor] = {}  # by type of jobs
         self._specs: dict[JobRef, JobSpec] = {}
         self._held: dict[Fence, Held] = {}
         self._cancelled: set[Fence] = set()
@@ -111,7 +110,7 @@ class Attempts:
         self.has_news = asyncio.Event()  # an end waits to be reported
         self.has_enough = asyncio.Event()  # so many wait that none need wait any longer
 
-    def serve_with(self, executors: Mapping[JobType, Executor]) -> None:
+    def serve_with(self, executors: Mapping[str, Executor]) -> None:
         self._executors = executors
 
     @property
@@ -215,7 +214,7 @@ class Attempts:
     def begin(self, items: Iterable[Held]) -> None:
         """Hand attempts to the executor of their type, except those cancelled meanwhile."""
         now = self.store_micros()
-        by_type: dict[JobType, list[JobBatch]] = {}
+        by_type: dict[str, list[JobBatch]] = {}
         for item in items:
             if item.started_at:
                 continue  # begun before
@@ -299,7 +298,7 @@ class Attempts:
 
     def cancel(self, fences: Sequence[Fence]) -> None:
         """Stop attempts; repeating this is harmless."""
-        by_type: dict[JobType, list[Fence]] = {}
+        by_type: dict[str, list[Fence]] = {}
         for fence in fences:
             held = self._held.get(fence)
             if held is None or fence in self._cancelled or fence in self._ended:

@@ -236,13 +236,24 @@ async def test_what_a_crash_left_half_written_is_collected(
 
 async def test_a_server_takes_only_so_many_at_a_time(engine: Engine) -> None:
     with ExitStack() as others:
-        for _ in range(16):
-            others.enter_context(engine.files.place())
+        for number in range(16):
+            others.enter_context(engine.files.place(f"project{number}"))
 
         with pytest.raises(Unavailable, match="as many are coming"):
             await upload(engine, b"abc")
 
     await upload(engine, b"abc")
+
+
+async def test_a_project_leaves_some_places_to_others(engine: Engine) -> None:
+    with ExitStack() as slow:
+        for _ in range(12):
+            slow.enter_context(engine.files.place("default"))
+
+        with pytest.raises(Unavailable, match="12 files of a project at a time"):
+            await upload(engine, b"abc")
+        with engine.files.place("other"):
+            pass
 
 
 @pytest.mark.parametrize("blobs", ["files"], indirect=True)

@@ -17,8 +17,9 @@ import pytest
 from rota.clock import SystemClock
 from rota.domain.errors import Conflict, Invalid, NotFound, Unavailable
 from rota.domain.files import PARCEL, PIECE
+from rota.operations import worker_files
 from rota.operations.files import find_file, read_file, take_in
-from rota.ports.files import BLOB_READ, BLOB_WRITE, ArtifactQuery, BlobPiece, BlobRead
+from rota.ports.files import BLOB_READ, BLOB_WRITE, ArtifactQuery, BlobPiece, BlobRead, KeptFile
 from rota.ports.work import Dispatch, Fence, Refused, Work, WorkerLink
 from rota.worker.files import LinkedFiles
 from testkit.builders import hello, new_job
@@ -103,6 +104,24 @@ async def kept_bytes(shop: Shop, run: str) -> dict[str, bytes]:
 
 async def test_a_server_offers_both_in_its_welcome(link: WorkerLink) -> None:
     assert set(BOTH) <= set((await link.register(hello())).requests)
+
+
+async def test_a_file_of_many_parts_is_found_once(
+    shop: Shop, link: WorkerLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To find it is a write, which waits for those of the whole project."""
+    data = random.Random(5).randbytes(6 * PARCEL)
+    work = await taken(shop, link, await uploaded(shop, data))
+    asked: list[tuple[Any, ...]] = []
+
+    async def counted(*arguments: Any) -> KeptFile:
+        asked.append(arguments)
+        return await find_file(*arguments)
+
+    monkeypatch.setattr(worker_files, "find_file", counted)
+
+    assert await fetched(files_over(link), work.fence, digest_of(data), tmp_path) == data
+    assert len(asked) == 1
 
 
 async def test_a_file_that_is_too_large_is_not_written(

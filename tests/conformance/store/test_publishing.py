@@ -15,17 +15,20 @@ import pytest
 from rota.domain.access import Role
 from rota.domain.carts.definition import CartRules
 from rota.domain.errors import Conflict
+from rota.domain.external import ReportState, StatusReport
+from rota.domain.external import Told as Announced
 from rota.domain.identity import EndedSession, Person
 from rota.domain.ids import JobId, RunId, SessionId, new_run_id
 from rota.domain.keys import KeyKind, Resource
 from rota.domain.lateness import Congestion
 from rota.domain.policy import Policy
 from rota.domain.run import Trigger
-from rota.domain.spec import Delivery, Isolation, Overlap
+from rota.domain.spec import EXTERNAL_POOL, Delivery, Isolation, JobType, Overlap
 from rota.domain.states import RunState
 from rota.domain.walls import NEW_CLUSTER
 from rota.ports.carts import DueTemplate, MissedCarts, NewTemplate, PauseCart, TemplateChanges
 from rota.ports.credentials import NewCredential, NewJoinToken
+from rota.ports.external import Reporting, Sent
 from rota.ports.files import KeptFile, SourceCommit
 from rota.ports.forecasts import PredictedStart
 from rota.ports.logins import DeviceGrant, LoginAttempt, Resealed, SealedValue, Told
@@ -214,6 +217,53 @@ async def note_commits(scene: Scene) -> Act:
 async def keep_handles(scene: Scene) -> Act:
     worker, work = await claimed(scene)
     return lambda: scene.store.keep_handles(worker, [RemoteHandle(work.run, work.number, "{}")])
+
+
+EXTERNAL: dict[str, Any] = {
+    "kind": JobType.EXTERNAL,
+    "pool": EXTERNAL_POOL,
+    "timeout": MINUTE,
+    "tells": (Announced.ANNOUNCE,),
+}
+
+
+async def outside(scene: Scene) -> RunId:
+    """A run that another system does."""
+    [run] = await scene.trigger(await scene.job(**EXTERNAL))
+    await scene.store.begin_external(10)
+    return run
+
+
+async def begin_external(scene: Scene) -> Act:
+    await scene.trigger(await scene.job(**EXTERNAL))
+    return lambda: scene.store.begin_external(10)
+
+
+async def report_external(scene: Scene) -> Act:
+    run = await outside(scene)
+    report = StatusReport(ReportState.PROCESSING)
+    return lambda: scene.store.report_external(Reporting(run, report, "ci"))
+
+
+async def end_silent(scene: Scene) -> Act:
+    await outside(scene)
+    scene.advance(2 * MINUTE)
+    return lambda: scene.store.end_silent(10)
+
+
+async def lease_announcements(scene: Scene) -> Act:
+    await outside(scene)
+    return lambda: scene.store.lease_announcements(["digest"], MINUTE)
+
+
+async def settle_announcements(scene: Scene) -> Act:
+    await outside(scene)
+    [(announced, _)] = await scene.store.lease_announcements(["digest"], MINUTE)
+    return lambda: scene.store.settle_announcements([Sent(announced.id)])
+
+
+async def forget_report_tokens(scene: Scene) -> Act:
+    return lambda: scene.store.forget_report_tokens(10)
 
 
 async def tell_notes(scene: Scene) -> Act:
@@ -643,6 +693,12 @@ WRITES: dict[Callable[[Scene], Awaitable[Act]], set[str]] = {
     record_progress: set(),
     note_commits: set(),
     keep_handles: set(),
+    begin_external: {EVENTS},
+    report_external: {EVENTS},
+    end_silent: {EVENTS},
+    lease_announcements: set(),
+    settle_announcements: set(),
+    forget_report_tokens: set(),
     tell_notes: set(),
     forget_notes: set(),
     hold_run: {EVENTS},
@@ -748,6 +804,9 @@ READS = [
     "ended_waits",
     "events",
     "existing_projects",
+    "external_attempt",
+    "external_due",
+    "report_token",
     "rights_changes",
     "failure_groups",
     "find_person",

@@ -122,6 +122,7 @@ NOTHING = [
     ["project", "set", "spare", "--max-priority", "7"],
     ["run", "cancel", "{ended}"],
     ["run", "resolve", "{ended}", "--as", "failed"],
+    ["run", "report", "{ended}", "--state", "failed"],
     ["run", "retry", "{waiting}"],
     ["worker", "drain", "worker-1"],
     ["worker", "resume", "worker-2"],

@@ -44,6 +44,9 @@ CALLS: list[Call[Any]] = [
     Client.get_ledger("a", since="s", until="u", limit=1, cursor="c"),
     Client.trigger("a", {"b": 1}, at="t", priority=1, key="k"),
     Client.plan_run("a", {"b": 1}, at="t", priority=1),
+    Client.report_run(
+        "r", "processing", number=1, attempt=1, message="m", progress=0.5, outputs={}, output="o"
+    ),
     Client.trigger_many("a", [{}], key="k"),
     Client.backfill_job("a", "s", "e", only="failed", max_parallel=2, plan=True, key="k"),
     Client.list_runs(
@@ -74,6 +77,8 @@ CALLS: list[Call[Any]] = [
     Client.list_events(after=1, tail=1, limit=1),
     event_stream(after=1),
     Client.list_workers(all=True),
+    Client.list_job_types(),
+    Client.get_job_type("n"),
     Client.drain_worker("w"),
     Client.resume_worker("w"),
     Client.get_cluster(),

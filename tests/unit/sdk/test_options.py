@@ -16,6 +16,7 @@ from rota.sdk.options import JobOptions, Retry, When, cron, document_of, duratio
 _SETTLED = {
     "project",
     "type",
+    "external",
     "steps",
     "function",
     "source",
@@ -24,6 +25,7 @@ _SETTLED = {
     "task",
     "format",
     "http",
+    "parameters",
     "inputs",
     "env",
     *(field.name for field in WALLS_OF_JOB),

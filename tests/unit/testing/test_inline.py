@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rota import App, Context, Retry, RunNotCompleted, cron, every
+from rota import App, Context, RemoteRun, Retry, RunNotCompleted, Status, cron, every
 from rota.domain.errors import Invalid
 from rota.testing import inline
 
@@ -220,3 +220,58 @@ def test_app_submits_to_its_server_again_afterwards(monkeypatch: pytest.MonkeyPa
         pass
 
     assert app.client.address_of("r_1") == "http://127.0.0.1:9/runs/r_1"
+
+
+class Desk:
+    """Opens tickets; each is done at the third look, or refused."""
+
+    every = 60
+
+    def __init__(self) -> None:
+        self.looks: dict[str, int] = {}
+        self.closed: list[str] = []
+
+    def submit(self, run: RemoteRun) -> str:
+        print("opened in", run.parameters["queue"])  # noqa: T201
+        self.looks[run.id] = 0
+        return run.id
+
+    async def status(self, ticket: str) -> Status:
+        self.looks[ticket] += 1
+        if self.looks[ticket] < 3:
+            return Status("processing", "waits", progress=self.looks[ticket] / 3)
+        return Status("completed", output={"by": "jane"})
+
+    def cancel(self, ticket: str) -> None:
+        self.closed.append(ticket)
+
+
+def desk() -> App:
+    app = App()
+    app.executor("ticket")(Desk)
+    app.define("ticket", name="lamp", parameters={"queue": "OPS"})
+    app.define("elsewhere", name="other")
+    return app
+
+
+def test_work_of_an_executor_class_takes_the_time_that_it_says() -> None:
+    with inline(desk()) as t:
+        run = t.trigger("lamp")
+        t.advance("2m")
+        assert (t.runs[0].state, t.runs[0].last_progress) == ("PROCESSING", (2 / 3, 1.0, "waits"))
+        t.advance("1m")
+
+        ended = t.wait(run.id)
+        assert (ended.state, ended.outputs) == ("COMPLETED", {"by": "jane"})
+        assert t.runs[0].printed == "opened in OPS\n"
+
+
+def test_a_cancel_reaches_the_class() -> None:
+    app = desk()
+    with inline(app) as t:
+        run = t.trigger("lamp")
+        t.cancel_run(run.id)
+        t.advance("1h")
+
+        assert t.runs[0].state == "CANCELLED"
+        assert app.executors["ticket"].instance().closed == [run.id]

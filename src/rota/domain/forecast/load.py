@@ -11,6 +11,8 @@ from rota.domain.forecast.ahead import JobAhead, RunAhead, Setting
 from rota.domain.keys import Counted, Key, KeyKind, Rate, kind_of, name_of
 from rota.domain.resources import SLOTS, UNIT, total
 from rota.domain.shape import demand_of
+from rota.domain.simulation.model import SimWorker
+from rota.domain.spec import EXTERNAL_POOL
 
 Use: TypeAlias = tuple[float, float, float]  # from, until, how much
 
@@ -98,6 +100,8 @@ class Measure:
         """Return how much a run of the job takes."""
         if self.keys:
             return sum(job.demands.get(key, 0) for key in self.keys)
+        if job.pool == EXTERNAL_POOL:
+            return 0
         return demand_of(job.shape).resources.get(self.name, 0) / UNIT
 
 
@@ -105,7 +109,7 @@ def measure_of(
     name: str, setting: Setting, project: str, closed: Collection[str] = ()
 ) -> Measure | None:
     """Find the measure of that name; None: nothing is called so outside of `closed` pools."""
-    workers = total(worker.capacity for worker in setting.workers)
+    workers = total(worker.capacity for worker in real(setting.workers))
     if name == SLOTS or name in _offered(setting, closed):
         return Measure(name, workers.get(name, 0) / UNIT)
     keys = [key for key in setting.rules if _is_called(key, name, project)]
@@ -126,7 +130,13 @@ def measure_names(setting: Setting, project: str, closed: Collection[str] = ()) 
 
 def _offered(setting: Setting, closed: Collection[str]) -> set[str]:
     """List what workers offer, but for those of these pools."""
-    return {name for each in setting.workers if each.pool not in closed for name in each.capacity}
+    open_workers = (each for each in real(setting.workers) if each.pool not in closed)
+    return {name for each in open_workers for name in each.capacity}
+
+
+def real(workers: Iterable[SimWorker]) -> list[SimWorker]:
+    """Return the workers without the one that stands for other systems, which has no limit."""
+    return [worker for worker in workers if worker.pool != EXTERNAL_POOL]
 
 
 def uses_of(runs: Iterable[RunAhead], measure: Measure) -> Iterator[Use]:

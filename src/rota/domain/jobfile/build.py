@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rota.domain.jobfile.demands import build_after, build_rate_limits, build_resources
+from rota.domain.jobfile.external import build_external, of_no_worker
 from rota.domain.jobfile.files import build_artifacts, build_source
 from rota.domain.jobfile.http import build_http
 from rota.domain.jobfile.kinds import parse_share
@@ -25,7 +26,6 @@ from rota.domain.spec import (
     InputType,
     IntervalFrom,
     JobSpec,
-    JobType,
     Late,
     Misfire,
     MisfirePolicy,
@@ -55,7 +55,7 @@ def build_job(document: Document) -> JobSpec:
         **_given(
             document,
             project=str,
-            type=JobType,
+            type=str,
             title=str,
             description=str,
             owner=str,
@@ -65,6 +65,8 @@ def build_job(document: Document) -> JobSpec:
             max_concurrency=int,
             function=str,
             http=build_http,
+            external=build_external,
+            parameters=dict,
             env=dict,
             priority=int,
             share=str,
@@ -87,7 +89,8 @@ def build_job(document: Document) -> JobSpec:
             output=OutputKept,
         )
         | build_source(document)
-        | build_walls(document),
+        | build_walls(document)
+        | of_no_worker(document),
     )
 
 

@@ -16,6 +16,7 @@ from rota.domain.jobfile.calendars import CALENDAR, HOLIDAYS
 from rota.domain.jobfile.cart_fields import BETWEEN, CART, FAILURES, ITEM, ITEMS_FROM
 from rota.domain.jobfile.declarations import LIMIT, RESOURCE
 from rota.domain.jobfile.demands import AFTER, FOLLOW, RATE_LIMIT
+from rota.domain.jobfile.external import PARTS_OF_EXTERNAL, SECTIONS_OF_EXTERNAL
 from rota.domain.jobfile.fields import DEFAULTS, FILE, JOB, JOB_GROUPS
 from rota.domain.jobfile.files import ARTIFACTS, GIT, SOURCE, UPLOAD
 from rota.domain.jobfile.http import PARTS_OF_HTTP, SECTIONS_OF_HTTP
@@ -105,6 +106,7 @@ def json_schema() -> Schema:
                 *_SECTIONS_OF_FILES,
                 *_SECTIONS_OF_WALLS,
                 *SECTIONS_OF_HTTP,
+                *SECTIONS_OF_EXTERNAL,
                 *_SECTIONS_OF_ORDER,
                 *_SECTIONS_OF_CARTS,
             )
@@ -171,6 +173,7 @@ _PARTS = {
     "Upload": UPLOAD,
     "Artifacts": ARTIFACTS,
     **PARTS_OF_HTTP,
+    **PARTS_OF_EXTERNAL,
     "Run limits": RUN_LIMITS,
     "Mount": MOUNT,
     "Rate limit": RATE_LIMIT,

@@ -12,6 +12,7 @@ from rota.domain.jobfile.calendars import CALENDARS, CALENDARS_OF_JOB
 from rota.domain.jobfile.cart_fields import CARTS
 from rota.domain.jobfile.declarations import DECLARATIONS
 from rota.domain.jobfile.demands import DEMANDS
+from rota.domain.jobfile.external import EXTERNAL_OF_JOB
 from rota.domain.jobfile.files import SOURCE
 from rota.domain.jobfile.formats import SHORT_FORM
 from rota.domain.jobfile.http import HTTP_OF_JOB
@@ -43,6 +44,7 @@ from rota.domain.jobfile.sections import (
     Section,
 )
 from rota.domain.jobfile.slips import DEFAULTS_ADVICE, FILE_ADVICE, JOB_ADVICE
+from rota.domain.jobfile.types import PARAMETERS, TypeName
 from rota.domain.jobfile.walls import WALLS_OF_JOB
 from rota.domain.quantities import format_duration, format_size
 from rota.domain.spec import (
@@ -56,7 +58,6 @@ from rota.domain.spec import (
     LEAST_PRIORITY,
     Delivery,
     IntervalFrom,
-    JobType,
     Late,
     OutputKept,
     Overlap,
@@ -145,8 +146,10 @@ _WHEN = (
 _WHAT_IT_RUNS = (
     Field(
         "type",
-        Choice(JobType, later=("external",)),
-        "What kind of work the job is; `container` is the same as `isolation: container`.",
+        TypeName(),
+        "What kind of work the job is: one that Rota brings, or a type of a "
+        "[plug-in](../howto/write-a-job-type.md) that a worker has offered; `container` is the "
+        "same as `isolation: container`.",
         "shell",
     ),
     Field(
@@ -176,6 +179,8 @@ _WHAT_IT_RUNS = (
         examples=({"PGSSLMODE": "require"},),
     ),
     HTTP_OF_JOB,
+    EXTERNAL_OF_JOB,
+    PARAMETERS,
     *SHORT_FORM,
     Field("secrets", LATER, "Secrets given to the job."),
 )

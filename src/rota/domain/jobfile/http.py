@@ -245,12 +245,12 @@ def build_http(document: Mapping[str, Any]) -> Http:
     status = document.get("status")
     result = _result(document.get("result", {}), has_status=status is not None)
     return Http(
-        submit=_call(document["submit"]),
+        submit=build_call(document["submit"]),
         result=result,
-        status=None if status is None else _call(status),
+        status=None if status is None else build_call(status),
         every=_duration(status, "every", _DEFAULT.every),
         patience=_duration(status, "patience", _DEFAULT.patience),
-        cancel=_call(document["cancel"]) if "cancel" in document else None,
+        cancel=build_call(document["cancel"]) if "cancel" in document else None,
     )
 
 
@@ -258,7 +258,7 @@ def _duration(document: Mapping[str, Any] | None, name: str, usual: timedelta) -
     return parse_duration(str(document[name])) if document and name in document else usual
 
 
-def _call(document: Mapping[str, Any]) -> HttpCall:
+def build_call(document: Mapping[str, Any]) -> HttpCall:
     body = document.get("body")
     usual = HttpMethod.GET if body is None else HttpMethod.POST
     return HttpCall(
@@ -314,16 +314,16 @@ def check_http(
             hint = "write http: {submit: {url: https://…}}"
             at.refuse(f'{at.scope} has no "http", which type http needs', hint)
         return
-    if http.get("submit") not in (None, INVALID) and _is_sound(http):
+    if http.get("submit") not in (None, INVALID) and is_sound(http):
         _check_calls(document, http, at.child("http"))
 
 
-def _is_sound(value: object) -> bool:
+def is_sound(value: object) -> bool:
     """Return whether nothing in it was refused before."""
     if isinstance(value, Mapping):
-        return all(map(_is_sound, value.values()))
+        return all(map(is_sound, value.values()))
     if isinstance(value, list | tuple):
-        return all(map(_is_sound, value))
+        return all(map(is_sound, value))
     return value is not INVALID
 
 
@@ -334,18 +334,18 @@ def _check_calls(document: Mapping[str, Any], http: Mapping[str, Any], at: At) -
     inputs = document.get("inputs", {})
     for name, call in calls_of(build_http(http)):
         place = at.child(name)
-        _check_url(call, place.child("url"))
+        check_url(call, place.child("url"))
         for header in call.headers:
             if header.lower() in OWN_HEADERS:
                 place.child("headers").child(header).refuse_key(f"only Rota sets {header}")
         if call.body is not None and call.method in (HttpMethod.GET, HttpMethod.HEAD):
             place.child("body").refuse_key(f"a {call.method} has no body", "write method: POST")
-        for problem in _problems(name, call, inputs):
+        for problem in problems_of(name, call, inputs):
             place.refuse(*problem)
     _check_result(http, at)
 
 
-def _check_url(call: HttpCall, at: At) -> None:
+def check_url(call: HttpCall, at: At) -> None:
     if call.url.secret or any(each.secret for each in call.path):
         at.refuse("an address cannot have a secret: it is shown", "send it as a header")
     if call.url == HttpValue(call.url.text):
@@ -355,7 +355,10 @@ def _check_url(call: HttpCall, at: At) -> None:
             at.refuse(error.message)
 
 
-def _problems(name: str, call: HttpCall, inputs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def problems_of(
+    name: str, call: HttpCall, inputs: Mapping[str, Any], facts: Sequence[str] = RUN_FACTS
+) -> Iterator[tuple[str, str]]:
+    """Yield what values of a request cannot be, each with a hint."""
     for value in values_of(call):
         if value.input and value.input not in inputs:
             hint = did_you_mean(value.input, inputs) or "declare it under inputs"
@@ -364,9 +367,9 @@ def _problems(name: str, call: HttpCall, inputs: Mapping[str, Any]) -> Iterator[
             yield "submit comes first: there is no answer yet", "use it in status or cancel"
         if value.answer and not re.fullmatch(_POINTER, value.answer):
             yield f"{shown(value.answer)} is not a JSON pointer", f"write /{value.answer}"
-        if value.run and value.run not in RUN_FACTS:
-            hint = did_you_mean(value.run, RUN_FACTS)
-            yield f"{shown(value.run)} is not one of {listed(RUN_FACTS)}", hint
+        if value.run and value.run not in facts:
+            hint = did_you_mean(value.run, facts)
+            yield f"{shown(value.run)} is not one of {listed(facts)}", hint
         if value.secret and not re.fullmatch(NAME.pattern, value.secret):
             yield f"{shown(value.secret)} cannot be the name of a secret", ""
 

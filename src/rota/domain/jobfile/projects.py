@@ -18,6 +18,7 @@ from rota.domain.jobfile.parts import SHORTEST
 from rota.domain.jobfile.read import JobEntry
 from rota.domain.jobfile.sections import NAME, Field, ListOf, MapOf, Section
 from rota.domain.jobfile.text import At, Report
+from rota.domain.jobfile.types import TypeName
 from rota.domain.jobfile.walls import (
     REGISTRY_HOST,
     ROOT,
@@ -34,7 +35,6 @@ from rota.domain.spec import (
     GREATEST_PRIORITY,
     LEAST_PRIORITY,
     Isolation,
-    JobType,
     Network,
     RunLimits,
 )
@@ -107,8 +107,8 @@ POLICY = Section(
         ),
         Field(
             "executors",
-            ListOf(Choice(JobType), most=len(JobType)),
-            "Types of jobs that are allowed.",
+            ListOf(TypeName(), most=100),
+            "Types of jobs that are allowed, those of plug-ins too.",
             examples=(["shell", "container"],),
         ),
     ),
@@ -158,7 +158,7 @@ def build_policy(document: Mapping[str, Any]) -> Policy:
         pinned_images=document.get("pinned_images", False),
         mounts=_each(document.get("mounts"), str),
         container_users=_each(document.get("container_users"), str),
-        executors=_each(document.get("executors"), JobType),
+        executors=_each(document.get("executors"), str),
     )
 
 

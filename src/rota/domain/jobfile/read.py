@@ -25,6 +25,7 @@ from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.rules import check_job
 from rota.domain.jobfile.sections import MapOf, Section
 from rota.domain.jobfile.text import At, Position, Report, parse_text
+from rota.domain.jobfile.types import places_of
 from rota.domain.jobfile.uses import (
     Known,
     Use,
@@ -93,7 +94,8 @@ class JobEntry:
     needs: Written | None = None  # where labels of workers are asked for; None: nowhere
     at: Written | None = None  # the job itself; None: in no file
     emptied: frozenset[str] = frozenset()  # fields left empty: they take no default
-    places: Mapping[tuple[str, ...], Written] = field(default_factory=dict)  # of `_BOUNDED`
+    # Of `_BOUNDED`, and of all in `parameters`.
+    places: Mapping[tuple[str, ...], Written] = field(default_factory=dict)
 
     @property
     def calendars(self) -> tuple[str, ...]:
@@ -356,6 +358,8 @@ def _bounded(job: _Found, defaults: At) -> Iterator[tuple[tuple[str, ...], At]]:
             at = at.child(name)
         if at.mark is not None:
             yield (first, *rest), at
+    if "parameters" in job.document:
+        yield from places_of(job.document["parameters"], job.at.child("parameters"))
 
 
 def _check_uses(

@@ -14,19 +14,31 @@ from rota.domain.errors import Invalid, Problem, did_you_mean, listed, quoted, s
 from rota.domain.following import Origin, Source, as_input, parse_source
 from rota.domain.jobfile.build import Document, build_schedule
 from rota.domain.jobfile.demands import job_of
+from rota.domain.jobfile.external import check_external
 from rota.domain.jobfile.files import FileValue, check_source, is_file
 from rota.domain.jobfile.formats import SHORT, check_code, check_short_form
 from rota.domain.jobfile.http import check_http
 from rota.domain.jobfile.kinds import INVALID
 from rota.domain.jobfile.sections import MAX_ENV_BYTES, InputValue
 from rota.domain.jobfile.text import At, Report, UnusableNumber, refuse_repeated, resolve
+from rota.domain.jobfile.types import check_plugin_type
 from rota.domain.jobfile.walls import check_walls, stated_wall
 from rota.domain.patterns import MAX_TEXT, PatternRefused, compiled
 from rota.domain.quantities import parse_duration
 from rota.domain.resources import HTTP_SLOTS, SLOTS
 from rota.domain.schedule import compile_schedule, warnings
 from rota.domain.schedule.zones import load_zone
-from rota.domain.spec import Delivery, Input, InputType, Isolation, JobSpec, JobType, Late, When
+from rota.domain.spec import (
+    Delivery,
+    Input,
+    InputType,
+    Isolation,
+    JobSpec,
+    JobType,
+    Late,
+    When,
+    is_plugin_type,
+)
 
 JsonScalar = str | int | float | bool
 GivenInput = JsonScalar | dict[str, Any]  # a file is a mapping, see `FileValue`
@@ -300,6 +312,8 @@ def check_job(
     _check_type(document, written, at)
     check_source(document, at)
     check_http(document, written, at, is_whole=is_whole)
+    check_external(document, written, at, is_whole=is_whole)
+    check_plugin_type(document, written, at)
     check_short_form(document, written, at)
     check_code(document, written, at)
     check_walls(document, at, is_whole=is_whole)
@@ -321,7 +335,9 @@ def check_job(
 
 def _check_type(document: Document, written: Mapping[str, object], at: At) -> None:
     kind = document.get("type", JobType.SHELL)
-    if written.get("type") not in (None, kind) or kind == JobType.HTTP:
+    if written.get("type") not in (None, kind) or kind in (JobType.HTTP, JobType.EXTERNAL):
+        return
+    if is_plugin_type(kind):
         return
     needed, foreign = ("function", "steps") if kind == JobType.PYTHON else ("steps", "function")
     # What only containers have is refused by a rule of its own: one fault is reported once.

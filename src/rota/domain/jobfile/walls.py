@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rota.domain.jobfile.external import NOT_OF_EXTERNAL
 from rota.domain.jobfile.http import NOT_OF_HTTP
 from rota.domain.jobfile.kinds import (
     INVALID,
@@ -38,6 +39,7 @@ from rota.domain.spec import (
     Network,
     PullPolicy,
     RunLimits,
+    is_plugin_type,
 )
 from rota.domain.walls import WallDefaults
 
@@ -265,14 +267,28 @@ _NOT_OF_CONTAINERS = ("run_as", "source")
 _WITHOUT_COMMANDS: Mapping[object, str] = {  # types that no wall can stand around, and why
     JobType.PYTHON: "functions run in their worker's host",
     JobType.HTTP: "another system does the work",
+    JobType.EXTERNAL: "another system does the work",
 }
+
+_FOREIGN: Mapping[object, tuple[str, ...]] = {  # what defaults do not give to such jobs
+    JobType.HTTP: NOT_OF_HTTP,
+    JobType.EXTERNAL: NOT_OF_EXTERNAL,
+}
+
+
+def _has_no_commands(kind: object) -> bool:
+    return kind in _WITHOUT_COMMANDS or is_plugin_type(str(kind or ""))
+
+
+def _why_without_walls(kind: object) -> str:
+    return _WITHOUT_COMMANDS.get(kind, "a plug-in does the work, on behalf of its worker")
 
 
 def stated_wall(document: Document) -> Isolation | None:
     """Return the wall that a document names; None: it leaves that to what is below it."""
     if document.get("type") == JobType.CONTAINER:
         return Isolation.CONTAINER
-    if document.get("type") in _WITHOUT_COMMANDS:
+    if _has_no_commands(document.get("type")):
         return Isolation.PROCESS
     written = document.get("isolation")
     return Isolation(written) if written is not None else None
@@ -281,8 +297,9 @@ def stated_wall(document: Document) -> Isolation | None:
 def inheritable(lower: Document, own: Document) -> dict[str, Any]:
     """Return what a document takes of the one below it: nothing that its own wall cannot have."""
     kind = own.get("type", lower.get("type"))
-    if kind in _WITHOUT_COMMANDS:
-        return _without(lower, _NOT_OF_FUNCTIONS + (NOT_OF_HTTP if kind == JobType.HTTP else ()))
+    if _has_no_commands(kind):
+        foreign = NOT_OF_HTTP if is_plugin_type(str(kind or "")) else _FOREIGN.get(kind, ())
+        return _without(lower, _NOT_OF_FUNCTIONS + foreign)
     stated = stated_wall(own)
     taken = dict(lower)
     if stated is not None:
@@ -334,7 +351,7 @@ class Misfit:
 
 def misfits(document: Document, scope: str, *, is_whole: bool) -> Iterator[Misfit]:
     """Yield what does not go together. `is_whole`: nothing more comes from below."""
-    if document.get("type") in _WITHOUT_COMMANDS:
+    if _has_no_commands(document.get("type")):
         yield from _of_function(document)
         return
     wall = stated_wall(document)
@@ -354,7 +371,7 @@ def _of_function(document: Document) -> Iterator[Misfit]:
     for name in _NOT_OF_FUNCTIONS:
         if name in document and document[name] != Isolation.PROCESS:
             kind = document["type"]
-            message = f'"{name}" does not go with type {kind}: {_WITHOUT_COMMANDS[kind]}'
+            message = f'"{name}" does not go with type {kind}: {_why_without_walls(kind)}'
             yield Misfit((name,), message, "leave it out, or run a command with type shell")
 
 

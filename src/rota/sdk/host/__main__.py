@@ -15,7 +15,7 @@ import sys
 import traceback
 from typing import BinaryIO, TextIO
 
-from rota.sdk.app import explain_import, is_not_there, load_app
+from rota.sdk.app import explain_import, is_not_there, load_served
 from rota.sdk.host import wire
 from rota.sdk.host.execution import current, sendable
 from rota.sdk.host.threads import serve
@@ -29,7 +29,7 @@ def main() -> int:
     connection.connect(path)
     route_output()
     try:
-        functions = load_app(reference).functions
+        served = load_served(reference)
     except BaseException as error:  # noqa: BLE001 (importing runs the user's code)
         if not is_not_there(reference, error):
             traceback.print_exception(error)
@@ -37,8 +37,10 @@ def main() -> int:
         return 1
     gc.collect()
     gc.freeze()  # what there is now stays: searching it for garbage holds up every function
-    wire.send(connection, wire.Hello(os.getpid(), tuple(functions)))
-    serve(connection, functions)
+    types = tuple(hosted.described() for hosted in served.executors)
+    wire.send(connection, wire.Hello(os.getpid(), tuple(served.functions), types))
+    calls = {name: call for each in served.executors for name, call in each.functions().items()}
+    serve(connection, {**served.functions, **calls})
     return 0
 
 

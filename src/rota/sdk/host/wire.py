@@ -100,9 +100,21 @@ class Stepped(msgspec.Struct, frozen=True, array_like=True):
     step: Step
 
 
+class HostedType(msgspec.Struct, frozen=True, array_like=True):
+    """Executor class of a type of jobs, whose methods are functions of the host."""
+
+    name: str
+    every: float  # seconds between two looks at the work
+    patience: float  # seconds for which looks may tell nothing
+    call_timeout: float  # seconds that a call may take
+    can_cancel: bool
+    schema: str  # JSON Schema of its parameters; {}: they are not checked
+
+
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
     pid: int
     functions: tuple[str, ...]
+    types: tuple[HostedType, ...] = ()
 
 
 class Unusable(msgspec.Struct, frozen=True, array_like=True, tag="unusable"):

@@ -307,7 +307,7 @@ class Need:
             case Where.SOMEWHERE:
                 caller.require_somewhere(self.verb or Verb.READ)
             case Where.NOWHERE:
-                if self.verb is not None:
+                if self.verb is not None or caller.reports is not None:
                     require_verb(caller.rights, self.verb)
 
     async def _admit_in(self, tokens: TrustedTokens, caller: Caller, project: str) -> None:
@@ -329,6 +329,18 @@ class Needs:
 
     async def __call__(self, request: Request, project: Project) -> Caller:
         return await _admitted(request, self.need, project)
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsReporter(Needs):
+    """The same for reports on a run, also of whoever has the token of its attempt.
+
+    Which run that is the route compares: the token tells no more than that.
+    """
+
+    async def __call__(self, request: Request, project: Project) -> Caller:
+        caller: Caller = request.state.caller
+        return caller if caller.reports else await _admitted(request, self.need, project)
 
 
 ProjectName = Annotated[str, Path(pattern=NAME, description="name of the project")]
@@ -461,6 +473,7 @@ Viewer = Annotated[Caller, Depends(Needs(READS))]
 Operator = Annotated[Caller, Depends(Needs(TRIGGERS))]
 Stopper = Annotated[Caller, Depends(Needs(CANCELS))]
 Resolver = Annotated[Caller, Depends(Needs(RESOLVES))]
+Reporter = Annotated[Caller, Depends(NeedsReporter(RESOLVES))]
 Uploader = Annotated[Caller, Depends(Needs(UPLOADS))]
 Editor = Annotated[Caller, Depends(Needs(EDITS))]
 Author = Annotated[Caller, Depends(Needs(APPLIES))]  # of a file: see `require_editor`

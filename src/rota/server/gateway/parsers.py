@@ -308,14 +308,14 @@ def _entry(item: Any) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if value not in (None, "", {})}
 
 
-def parse_inputs(text: str) -> dict[str, Any]:
-    """Parse inputs from JSON; an empty text means no inputs."""
+def parse_inputs(text: str, name: str = "inputs_json") -> dict[str, Any]:
+    """Parse inputs, or what else has their form, from JSON; an empty text means none."""
     try:
         inputs = parse_json(text.encode()) if text else {}
     except (ValueError, RecursionError) as error:
-        raise Invalid(f"inputs_json: {error}", code="malformed") from error
+        raise Invalid(f"{name}: {error}", code="malformed") from error
     if not isinstance(inputs, dict):
-        raise Invalid("inputs_json: an object is needed", code="malformed")
+        raise Invalid(f"{name}: an object is needed", code="malformed")
     return inputs
 
 

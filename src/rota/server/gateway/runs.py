@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
-from fastapi import Query
+from fastapi import Path, Query
 from pydantic import Field
 from starlette.responses import Response
 
@@ -16,20 +16,33 @@ from rota.api.answers import Page
 from rota.api.events import Event
 from rota.api.why import Holder, NotReason, Obstacle, OrderOfService, Reserved, Why
 from rota.domain.access import ProjectSet
+from rota.domain.external import Progress, ReportState, StatusReport, share_done
 from rota.domain.ids import RunId
 from rota.domain.job import Job
 from rota.domain.jobfile.walls import shown_walls
 from rota.domain.run import Attempt, Note, OutputState, OutputSummary, Run, StepReport, Trigger
-from rota.domain.spec import GREATEST_PRIORITY, LEAST_PRIORITY, Delivery
+from rota.domain.spec import EXTERNAL_POOL, GREATEST_PRIORITY, LEAST_PRIORITY, Delivery
 from rota.domain.states import LEASED_STATES, RunState
-from rota.operations import runs, why
+from rota.operations import external, runs, why
 from rota.operations.carts import find_cart
 from rota.operations.engine import Engine
 from rota.operations.runs import hold, let_go, linked_runs, set_priority, trigger_batch
 from rota.operations.tenants import sight_of
 from rota.operations.why import Explanation, in_short, see_run, see_runs
+from rota.ports.external import ReportTaken
 from rota.ports.records import RunQuery
-from rota.server.gateway.auth import API, Asking, Listed, Operator, Resolver, Stopper, Viewer
+from rota.server.gateway.auth import (
+    API,
+    NAME,
+    Asking,
+    Listed,
+    Operator,
+    Project,
+    Reporter,
+    Resolver,
+    Stopper,
+    Viewer,
+)
 from rota.server.gateway.events import One, event_page
 from rota.server.gateway.filters import (
     MAX_INTEGER,
@@ -104,6 +117,39 @@ class ResolveBody(Body):
     outcome: Literal["completed", "failed", "retry"] = Field(alias="as")
 
 
+class ProgressBody(Body):
+    done: float
+    total: float | None = None
+
+
+class ReportBody(Body):
+    """How work stands that another system does."""
+
+    state: ReportState
+    number: int | None = None  # grows with each report; only tokens of an attempt must have one
+    attempt: int | None = None  # None: the latest one, or that of the token
+    message: str = ""
+    progress: float | ProgressBody | None = None  # a number is from 0 to 1
+    outputs: dict[str, Any] | None = None  # of a run that completed
+    output: str = ""  # text for its log
+
+    def as_report(self) -> StatusReport:
+        progress = self.progress
+        if isinstance(progress, ProgressBody):
+            how_far: Progress | None = Progress(progress.done, progress.total)
+        else:
+            how_far = None if progress is None else share_done(progress)
+        return StatusReport(
+            self.state,
+            self.number,
+            self.attempt,
+            self.message,
+            how_far,
+            self.outputs,
+            self.output,
+        )
+
+
 # Whoever shows a run takes it from one of the next three: here a stored state becomes the one that
 # people see.
 
@@ -134,6 +180,7 @@ async def run_detail(engine: Engine, run: Run) -> api.RunDetail:
         **_worked_out(seen, note),
         attempts=tuple(attempt_answer(each, note, titles) for each in attempts),
         late_results=tuple(fill(api.LateResult, result) for result in late),
+        external=await _external(engine, run),
         after=None if after is None else fill(api.LinkedRun, after),
         followed_by=tuple(fill(api.LinkedRun, each) for each in following),
         probes=tuple(fill(api.Probe, each) for each in probes),
@@ -141,6 +188,17 @@ async def run_detail(engine: Engine, run: Run) -> api.RunDetail:
         title=document.get("title", ""),
         **shown_walls(document),
     )
+
+
+async def _external(engine: Engine, run: Run) -> api.External | None:
+    """Return how an attempt stands that another system does."""
+    if run.pool != EXTERNAL_POOL:
+        return None
+    found = await engine.store.external_attempt(run.id, run.attempt)
+    if found is None:
+        return None
+    told = tuple(fill(api.Announcement, each, what=each.told) for each in found.told)
+    return fill(api.External, found, report_due_at=found.silent_at, told=told)
 
 
 def _titles(document: Mapping[str, Any]) -> Titles:
@@ -444,6 +502,29 @@ async def resolve_run(
     state = _RESOLUTIONS[body.outcome]
     resolved = await runs.resolve(engine, run, state, actor=actor.name)
     return await run_answer(engine, resolved)
+
+
+@router.patch("/runs/{run}")
+async def report_run(
+    actor: Reporter,
+    engine: UsedEngine,
+    project: Project,
+    run: Annotated[str, Path(pattern=NAME, description="id, or a beginning only it has")],
+    body: ReportBody,
+) -> api.Reported:
+    """Report how a run of type `external` stands, for the system that does its work.
+
+    By the token of its attempt, with a number that grows from report to report; or by an operator.
+    """
+    named = await external.reported_run(engine, actor, run, project=project)
+    said = external.said_by(actor, body.as_report())
+    return reported_answer(said, await external.report(engine, named, said, actor=actor.name))
+
+
+def reported_answer(said: StatusReport, taken: ReportTaken) -> api.Reported:
+    """Build the answer to a report: the same for the same one, whatever has become of the run."""
+    attempt = taken.attempt if said.attempt is None else said.attempt
+    return api.Reported(run=taken.run, attempt=attempt, number=said.number, state=said.state)
 
 
 @router.post("/runs/{run}:hold")

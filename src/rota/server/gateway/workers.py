@@ -15,6 +15,7 @@ from rota.domain.resources import Vector, format_amount
 from rota.domain.shards import Server
 from rota.operations import credentials
 from rota.operations.engine import Engine
+from rota.operations.job_types import job_type, job_types
 from rota.operations.tenants import seen_status, seen_workers, sight_of
 from rota.operations.workers import ClusterStatus, cluster_status
 from rota.ports.records import Session
@@ -29,7 +30,10 @@ from rota.server.gateway.routing import fill
 
 WorkerName = Annotated[str, Path(max_length=200, description="name of a worker")]
 
+TypeName = Annotated[str, Path(max_length=63, description="name of a type of jobs")]
+
 router = api_router("workers")
+types_router = api_router("job types")
 cluster_router = api_router("cluster")
 
 
@@ -143,6 +147,23 @@ async def revoke_worker(
 async def _presences(engine: Engine, worker: str) -> Page[api.Worker]:
     sessions = await engine.store.sessions(alive_only=True)
     return Page(items=tuple(worker_answer(each) for each in sessions if each.worker == worker))
+
+
+@types_router.get("/job-types")
+async def list_job_types(caller: Member, engine: UsedEngine) -> Page[api.JobType]:
+    """Types of jobs: those that Rota brings, then those of plug-ins that workers have ever offered.
+
+    Without a role in the installation, those of workers of pools that your projects may use.
+    """
+    sight = await sight_of(engine, caller.projects)
+    return Page(items=tuple(fill(api.JobType, each) for each in await job_types(engine, sight)))
+
+
+@types_router.get("/job-types/{name}")
+async def show_job_type(caller: Member, engine: UsedEngine, name: TypeName) -> api.JobType:
+    """A type of jobs, with the JSON Schema of what its jobs give it."""
+    sight = await sight_of(engine, caller.projects)
+    return fill(api.JobType, await job_type(engine, sight, name))
 
 
 @cluster_router.get("/cluster")

@@ -59,6 +59,13 @@ def walled_document_with(section: Section, name: str, value: object) -> dict[str
     return None
 
 
+def plugin_document_with(section: Section, name: str, value: object) -> dict[str, object] | None:
+    """A job of a plug-in's type in which the field has the value; None: it is none of theirs."""
+    if section is JOB and name == "parameters":
+        return job(type="ticket", parameters=value, steps=None)
+    return None
+
+
 def document_with(section: Section, name: str, value: object) -> dict[str, object]:
     """A job in which the field of the section has the value."""
     scheduled = job(schedule="1m")
@@ -66,7 +73,9 @@ def document_with(section: Section, name: str, value: object) -> dict[str, objec
         return job(type="python", function=value, steps=None)
     if section is JOB and name == "type" and value == "python":
         return job(type="python", function="f", steps=None)
-    if walled := walled_document_with(section, name, value):
+    if walled := plugin_document_with(section, name, value) or walled_document_with(
+        section, name, value
+    ):
         return walled
     is_due = isinstance(value, dict) and "within" in value
     if (

@@ -87,7 +87,7 @@ def test_a_policy_tells_which_walls_jobs_may_have() -> None:
         ({"limits": {"memory": 5}}, "memory must be a size"),
         ({"registries": ["a/b"]}, "registries[0] must be the host of a registry"),
         ({"mounts": ["srv"]}, "mounts[0] must be an absolute path"),
-        ({"executors": ["htp"]}, "executors[0] must be shell, python, container or http"),
+        ({"executors": ["HTTP"]}, "executors[0] must be a name of lower case letters"),
     ],
 )
 def test_wrong_walls_of_a_policy_are_refused(document: dict[str, Any], message: str) -> None:

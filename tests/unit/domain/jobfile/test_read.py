@@ -217,7 +217,6 @@ def test_misshapen_file_is_refused(text: str, message: str) -> None:
         ({"owner": ""}, "owner must not be empty"),
         ({"description": "x" * 10_001}, "description is longer than 10,000 characters"),
         ({"description": "a\0"}, "description must not contain the character U+0000"),
-        ({"type": "external"}, 'type "external" is not available in this version of Rota'),
         ({"type": "shel"}, 'did you mean "shell"?'),
         ({"isolation": "sandbx"}, 'did you mean "sandbox"?'),
         ({"source": {"path": "app"}}, 'path "app" is beside the job file, where only the command'),

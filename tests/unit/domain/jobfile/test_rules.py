@@ -82,7 +82,7 @@ def test_fields_that_do_not_go_together_are_refused(
 
 
 def test_unknown_type_is_not_blamed_for_its_missing_parts() -> None:
-    (error,) = errors_of(type="shel", steps=None)
+    (error,) = errors_of(type="Shel", steps=None)
 
     assert "type must be" in error
 

@@ -266,6 +266,7 @@ async def test_ids_of_another_project_are_as_unknown_as_any_that_were_never_give
 
 
 BODIES: dict[str, Any] = {
+    "/api/v1/runs/{run}": {"state": "completed"},
     "/api/v1/runs/{run}:resolve": {"state": "COMPLETED"},
     "/api/v1/runs/{run}:reprioritise": {"priority": 3},
     "/api/v1/jobs/{job}/runs:batch": {"inputs": [{}]},

@@ -21,6 +21,7 @@ from rota.contracts import carts_pb2, client_pb2
 from rota.domain.carts.definition import CartItem
 from rota.domain.carts.facts import ItemState
 from rota.domain.errors import Invalid, RotaError
+from rota.domain.external import Progress, ReportState, StatusReport
 from rota.domain.forecast.ahead import RunAhead
 from rota.domain.forecast.forecast import NOTICED_SECONDS, Forecast, shortage_of
 from rota.domain.job import Job
@@ -309,6 +310,39 @@ def _with_source(kind: str, code: Any, names: Sequence[str]) -> dict[str, Any]:
 
 def malformed(message: str) -> Invalid:
     return Invalid(message, code="malformed")
+
+
+_STATES = {
+    client_pb2.REPORTED_STATUS_PROCESSING: ReportState.PROCESSING,
+    client_pb2.REPORTED_STATUS_COMPLETED: ReportState.COMPLETED,
+    client_pb2.REPORTED_STATUS_FAILED: ReportState.FAILED,
+    client_pb2.REPORTED_STATUS_CANCELLED: ReportState.CANCELLED,
+}
+
+
+def report_of(request: client_pb2.UpdateRunStatusRequest) -> StatusReport:
+    """Return what a request reports of a run that another system does."""
+    state = _STATES.get(request.status)
+    if state is None:
+        raise malformed("status: PROCESSING, COMPLETED, FAILED or CANCELLED is needed")
+    told = request.progress
+    total = told.total if told.HasField("total") else None
+    outputs = parse_inputs(request.outputs_json, "outputs_json") if request.outputs_json else None
+    return StatusReport(
+        state,
+        request.number if request.HasField("number") else None,
+        request.attempt if request.HasField("attempt") else None,
+        request.message or told.message,
+        Progress(told.done, total) if request.HasField("progress") else None,
+        outputs,
+        request.output,
+    )
+
+
+def accepted_report(
+    request: client_pb2.UpdateRunStatusRequest, reported: api.Reported
+) -> client_pb2.AcceptedReport:
+    return message(client_pb2.AcceptedReport, reported, status=request.status)
 
 
 async def submission(

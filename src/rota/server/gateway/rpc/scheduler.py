@@ -19,8 +19,9 @@ from rota.domain.errors import Denied, Invalid, RotaError
 from rota.domain.job import Job
 from rota.domain.jobfile import JobFile
 from rota.domain.run import Run
+from rota.domain.spec import EXTERNAL_POOL
 from rota.domain.states import RunState
-from rota.operations import definitions, runs
+from rota.operations import definitions, external, runs
 from rota.operations.engine import Engine
 from rota.operations.forecasts import upcoming_jobs
 from rota.operations.output import follow_events
@@ -28,7 +29,15 @@ from rota.operations.runs import submit_file
 from rota.operations.tokens import Caller, require_free_handle
 from rota.operations.watching import MOST_LINES, watch_run
 from rota.ports.records import JobQuery, RunQuery
-from rota.server.gateway.auth import APPLIES, EDITS, READS, RESOLVES, TRIGGERS, TrustedTokens
+from rota.server.gateway.auth import (
+    APPLIES,
+    CANCELS,
+    EDITS,
+    READS,
+    RESOLVES,
+    TRIGGERS,
+    TrustedTokens,
+)
 from rota.server.gateway.filters import (
     MAX_INTEGER,
     creator_meant,
@@ -58,7 +67,7 @@ from rota.server.gateway.rpc.server import (
     note,
     refuse,
 )
-from rota.server.gateway.runs import run_answer, run_detail, run_page
+from rota.server.gateway.runs import reported_answer, run_answer, run_detail, run_page
 from rota.server.gateway.turns import OpenStreams
 from rota.server.gateway.watching import news_answer, place_in
 
@@ -72,10 +81,15 @@ _OfUser = (
 _HORIZON = timedelta(minutes=5)
 _DUE = (RunState.BLOCKED, RunState.QUEUED)
 _RUNNING = (RunState.CLAIMED, RunState.PROCESSING)
-_REPORTED = {
+_RESOLVED = {
     pb.REPORTED_STATUS_COMPLETED: RunState.COMPLETED,
     pb.REPORTED_STATUS_FAILED: RunState.FAILED,
     pb.REPORTED_STATUS_RETRY: RunState.SCHEDULED,
+}
+_TOLD = {
+    *_RESOLVED,
+    pb.REPORTED_STATUS_PROCESSING,
+    pb.REPORTED_STATUS_CANCELLED,
 }
 _log = structlog.get_logger("rota.server.gateway")
 
@@ -232,16 +246,40 @@ class SchedulerService(SchedulerServicer):
         run, _ = await runs.trigger(self._engine, job, options, actor=caller.name)
         return pb.TriggerJobResponse(run=run_message(await run_answer(self._engine, run)))
 
-    @needs(RESOLVES)
+    @needs(RESOLVES, takes_reports=True)
     async def UpdateRunStatus(
         self, request: pb.UpdateRunStatusRequest, caller: Caller
     ) -> pb.UpdateRunStatusResponse:
-        state = _REPORTED.get(request.status)
+        if request.status not in _TOLD:
+            raise messages.malformed("status: one of ReportedStatus is needed")
+        project = messages.project_of(request.project)
+        name = messages.reference(request.run, "run")
+        run = await external.reported_run(self._engine, caller, name, project=project)
+        if run.pool == EXTERNAL_POOL and (caller.reports or run.state is not RunState.UNKNOWN):
+            return await self._reported(request, run, caller)
+        state = _RESOLVED.get(request.status)
         if state is None:
             raise messages.malformed("status: COMPLETED, FAILED or RETRY is needed")
-        run = await self._run(request.project, request.run)
         run = await runs.resolve(self._engine, run, state, actor=caller.name)
         return pb.UpdateRunStatusResponse(run=run_message(await run_answer(self._engine, run)))
+
+    async def _reported(
+        self, request: pb.UpdateRunStatusRequest, run: Run, caller: Caller
+    ) -> pb.UpdateRunStatusResponse:
+        said = external.said_by(caller, messages.report_of(request))
+        taken = await external.report(self._engine, run, said, actor=caller.name)
+        answer = messages.accepted_report(request, reported_answer(said, taken))
+        if caller.reports is not None:
+            return pb.UpdateRunStatusResponse(report=answer)
+        run = await runs.find_run(self._engine, run.id, project=run.project)
+        shown = run_message(await run_answer(self._engine, run))
+        return pb.UpdateRunStatusResponse(run=shown, report=answer)
+
+    @needs(CANCELS)
+    async def CancelRun(self, request: pb.CancelRunRequest, caller: Caller) -> pb.CancelRunResponse:
+        run = await self._run(request.project, request.run)
+        run = await runs.cancel(self._engine, run, actor=caller.name)
+        return pb.CancelRunResponse(run=run_message(await run_answer(self._engine, run)))
 
     @declare(READS)
     async def Watch(self, request: pb.WatchRequest, context: Context) -> None:

@@ -102,8 +102,13 @@ Handler = Callable[[S, Request, Caller], Awaitable[Answer]]
 Method = Callable[[S, Request, Context], Awaitable[Answer]]
 
 
-def needs(need: Need) -> Callable[[Handler[S, Request, Answer]], Method[S, Request, Answer]]:
-    """Wrap a call for callers who have what it needs in the project of the request."""
+def needs(
+    need: Need, *, takes_reports: bool = False
+) -> Callable[[Handler[S, Request, Answer]], Method[S, Request, Answer]]:
+    """Wrap a call for callers who have what it needs in the project of the request.
+
+    One that `takes_reports` is also for whoever has the token of an attempt, and compares which.
+    """
 
     def decorate(handler: Handler[S, Request, Answer]) -> Method[S, Request, Answer]:
         @functools.wraps(handler)
@@ -113,7 +118,8 @@ def needs(need: Need) -> Callable[[Handler[S, Request, Answer]], Method[S, Reque
             try:
                 caller = await known(service, context)
                 request, project = await _with_project(request)
-                await need.admit(service.tokens, caller, project)
+                if not (takes_reports and caller.reports):
+                    await need.admit(service.tokens, caller, project)
                 answer = await handler(service, request, caller)
             except Exception as error:  # noqa: BLE001 (the edge of a call)
                 note(handler.__name__, caller, began, error)

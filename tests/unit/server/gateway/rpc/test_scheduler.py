@@ -588,6 +588,7 @@ ROLES = {
     "GetRunningJobs": (pb.GetRunningJobsRequest(), Role.VIEWER),
     "TriggerJob": (pb.TriggerJobRequest(), Role.OPERATOR),
     "UpdateRunStatus": (pb.UpdateRunStatusRequest(), Role.OPERATOR),
+    "CancelRun": (pb.CancelRunRequest(), Role.OPERATOR),
     "Watch": (pb.WatchRequest(), Role.VIEWER),
 }
 
