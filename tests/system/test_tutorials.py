@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import date, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -27,6 +30,7 @@ from tests.unit.docs.pages import ROOT, Block, Exchange, blocks, exchanges
 QUICKSTART = ROOT / "docs" / "quickstart.md"
 FUNCTIONS = ROOT / "docs" / "tutorials" / "python-functions.md"
 DEPLOYMENT = ROOT / "docs" / "tutorials" / "code-deployment.md"
+PAYOUTS = ROOT / "docs" / "tutorials" / "payouts.md"
 STARTS = ("make up", "make deployment", "rota up")  # what runs in the first shell
 # Typed once; what only looks may need another look.
 ACTS = ("rota trigger", "rota apply", "rota cart submit", "rota cart rollback", "rota run download")
@@ -214,6 +218,92 @@ def test_tutorial_of_functions_prints_what_it_says(folder: Path) -> None:
         rota.close()
 
     assert found == {}
+
+
+class Payer(Reader):
+    """Somebody who follows the tutorial of payouts: with a ledger, and a Rota that they kill."""
+
+    def __init__(self, page: Path, folder: Path, rota: RotaUp, port: int) -> None:
+        super().__init__(page, folder, rota)
+        self._up = rota
+        self._port = port
+        self.ledger: subprocess.Popen[bytes] | None = None
+
+    def _typed(self, exchange: Exchange) -> list[str]:
+        command = exchange.command
+        if command.startswith("python3 ledger.py"):
+            self.ledger = self._start_ledger(command)
+            return []
+        if command.startswith("kill -9"):
+            printed = self._printed_by(command)
+            self._up.wait()
+            return printed
+        if command == "rota up":
+            self._up.start()
+            return []
+        return super()._typed(exchange)
+
+    def _start_ledger(self, command: str) -> subprocess.Popen[bytes]:
+        words, log = command.split(" > ")
+        with (self._folder / log).open("wb") as told:
+            ledger = subprocess.Popen(
+                [sys.executable, *words.split()[1:], f"--port={self._port}"],
+                cwd=self._folder,
+                stdout=told,
+            )
+        eventually(lambda: "ledger at" in (self._folder / log).read_text())
+        return ledger
+
+
+# What the calendar of the tutorial has, in its file and in words; and on which days that is.
+CLOSED: tuple[tuple[str, str, Callable[[date], bool]], ...] = (
+    ('"Sat,Sun", ', "all day on Saturday and Sunday; ", lambda day: day.weekday() > 4),
+    ('"Jan 1", ', "all day on day 1 of January; ", lambda day: (day.month, day.day) == (1, 1)),
+    ('"May 1", ', "all day on day 1 of May; ", lambda day: (day.month, day.day) == (5, 1)),
+    ('"Dec 25", ', "all day on day 25 of December; ", lambda day: (day.month, day.day) == (12, 25)),
+    (', "Dec 26"', "; all day on day 26 of December", lambda day: (day.month, day.day) == (12, 26)),
+)
+
+
+def open_today(page: Path) -> None:
+    """Take out of a page what would keep waves from opening: somebody else reads it on Monday."""
+    berlin = datetime.now(ZoneInfo("Europe/Berlin"))  # noqa: TID251 (the calendar of today)
+    days = {berlin.date(), (berlin + timedelta(minutes=10)).date()}
+    text = page.read_text()
+    for written, said, is_closed in CLOSED:
+        if any(map(is_closed, days)):
+            text = text.replace(written, "").replace(said, "")
+    page.write_text(text)
+
+
+def test_tutorial_of_payouts_prints_what_it_says(folder: Path) -> None:
+    shutil.copytree(ROOT / "examples" / "payouts", folder, dirs_exist_ok=True)
+    page = Path(shutil.copy(PAYOUTS, folder))
+    for each in (page, folder / "monthly.yaml"):
+        open_today(each)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    jobs = folder / "payouts.yaml"
+    jobs.write_text(jobs.read_text().replace("8790", str(port)))
+    rota = RotaUp(folder / ".rota")
+    payer = Payer(page, folder, rota, port)
+
+    try:
+        found = differences(payer)
+    finally:
+        rota.close()
+        if payer.ledger is not None:
+            payer.ledger.kill()
+            payer.ledger.wait()
+
+    assert found == {}
+
+
+def test_tutorial_of_payouts_shows_the_files_that_are_shipped() -> None:
+    shown = [block.text for block in blocks("yaml", PAYOUTS)]
+
+    for name in ("payouts.yaml", "monthly.yaml"):
+        assert (ROOT / "examples" / "payouts" / name).read_text("utf-8") in shown
 
 
 @pytest.mark.timeout(180)

@@ -26,8 +26,7 @@ MAX_NUMBER, MAX_FENCE = 2**31 - 1, 2**63 - 1  # of an attempt or a chunk; of a f
 MAX_TOTAL = 2**48  # far more lines or bytes than anything prints, and sums of it fit everywhere
 KNOWN_SPECS = 10_000  # told in a stream: a worker remembers the latest, a server counts on no more
 MAX_ITEMS = 1_000  # in one request of a worker
-MAX_STEPS = 1_000  # of one attempt; more are summed up in the last
-MAX_NOTED_STEPS = 100  # of an attempt that goes on: the latest
+MAX_STEPS, MAX_NOTED_STEPS = 1_000, 100  # of an attempt; of one that goes on, the latest
 MAX_LAST_LINE = 500  # characters that a note has of it
 MAX_LABELS, MAX_NAME = 100, 200  # of a worker, as resources; characters, also of a label's value
 MAX_TEXT = 64 * 1024  # characters of a text for people
@@ -36,8 +35,7 @@ MIN_LEASE, MAX_LEASE = 0.001, 2.0**31  # seconds
 MAX_HANDLE = 4 * 1024  # bytes of what names the work of an attempt in another system
 MAX_PARCEL = 256 * 1024  # bytes of output or of outcomes in a request, unless one has more
 LAST_INSTANT = micros(datetime(2200, 1, 1, tzinfo=UTC))  # that a worker or the store's clock tells
-MIN_INSTANT = micros(datetime.min.replace(tzinfo=UTC))  # of due times and deadlines
-MAX_INSTANT = micros(datetime.max.replace(tzinfo=UTC))
+MIN_INSTANT, MAX_INSTANT = (micros(t.replace(tzinfo=UTC)) for t in (datetime.min, datetime.max))
 
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
