@@ -35,7 +35,8 @@ MIN_LEASE, MAX_LEASE = 0.001, 2.0**31  # seconds
 MAX_HANDLE = 4 * 1024  # bytes of what names the work of an attempt in another system
 MAX_PARCEL = 256 * 1024  # bytes of output or of outcomes in a request, unless one has more
 LAST_INSTANT = micros(datetime(2200, 1, 1, tzinfo=UTC))  # that a worker or the store's clock tells
-MIN_INSTANT, MAX_INSTANT = (micros(t.replace(tzinfo=UTC)) for t in (datetime.min, datetime.max))
+MIN_INSTANT = micros(datetime.min.replace(tzinfo=UTC))  # of due times and deadlines
+MAX_INSTANT = micros(datetime.max.replace(tzinfo=UTC))
 
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
