@@ -102,7 +102,7 @@ def external_pairs(external: External | None, present: datetime) -> list[tuple[s
         return []
     due = external.report_due_at
     return [
-        ("report due", times.moment(due, present)),
+        ("report due", times.moment(due, present) if due else ""),
         *((told.what, _told(told, present)) for told in external.told),
     ]
 

@@ -255,11 +255,16 @@ def export(*jobs: JobReferences, remote: Remote = REMOTE) -> None:
         remote.terminal().write(job_file(documents, **used).removesuffix("\n"))
 
 
+def _having(kind: JobType) -> str:
+    """Name the workers that have a type; jobs of type `external` need none."""
+    return "needs none" if kind.name == "external" else ", ".join(kind.workers) or "none now"
+
+
 TYPES: ListView[JobType] = ListView(
     columns=(
         Column("TYPE", lambda kind: kind.name),
         Column("FROM", lambda kind: "Rota" if kind.is_built_in else "a plug-in"),
-        Column("WORKERS", lambda kind: ", ".join(kind.workers) or "none now"),
+        Column("WORKERS", lambda kind: _having(kind)),
         Column("LACKING", lambda kind: ", ".join(kind.lacking)),
         Column(
             "SINCE",
@@ -294,7 +299,7 @@ def write_type(terminal: Terminal, kind: JobType) -> None:
         terminal,
         [
             ("type", f"{kind.name} ({'of Rota' if kind.is_built_in else 'of a plug-in'})"),
-            ("workers", ", ".join(kind.workers) or "none now"),
+            ("workers", _having(kind)),
             *((f"not on {worker}", reason) for worker, reason in kind.lacking.items()),
             ("offered", times.moment(kind.offered_at, times.now()) if kind.offered_at else ""),
             ("api version", str(kind.api_version or "")),

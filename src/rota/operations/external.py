@@ -145,8 +145,9 @@ def _not_told(told: ToldOf) -> Reason:
     if not told.error:
         return Reason("announcement", f"the other system is being told {what}")
     tries = "once" if told.tries == 1 else f"{told.tries} times"
-    message = f"the other system was told {what} {tries} in vain: {told.error}"
-    return Reason("announcement", message, eligible_at=told.next_at)
+    again = f"; again by {stamp(told.next_at)}" if told.next_at else ""
+    message = f"the other system was told {what} {tries} in vain: {told.error}{again}"
+    return Reason("announcement", message)
 
 
 def loss_of(run: Run) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rota.domain.errors import Problem
 from rota.domain.jobfile import JobEntry
-from rota.domain.shape import demand_of, unmet
+from rota.domain.shape import demand_of, unmet, worker_of
 from rota.domain.spec import is_plugin_type
 from rota.domain.walls import (
     OfferKind,
@@ -41,6 +41,12 @@ def without_walls(entry: JobEntry, crew: Sequence[Session]) -> Problem | None:
     asked = ", ".join(map(words_of, least))
     message = f"no worker of pool {entry.spec.pool} offers {asked}: runs will wait for one"
     return replace(entry.problem_at(field_of(least[0]), message), warning=True)
+
+
+def candidates(present: Sequence[Session], pool: str, shape: str) -> list[Session]:
+    """Return the workers of a pool; only the one that runs of this shape are for, if it is one."""
+    worker = worker_of(shape)
+    return [each for each in present if each.pool == pool and worker in ("", each.worker)]
 
 
 def lacks_of(shape: str, crew: Sequence[Session]) -> list[str]:

@@ -33,7 +33,7 @@ from rota.operations.engine import Engine
 from rota.operations.forecasts import forecasts_for
 from rota.operations.specs import stamp
 from rota.operations.tenants import EVERYTHING, Sight, seen_reservation, seen_trouble
-from rota.operations.walls import lacks_of
+from rota.operations.walls import candidates, lacks_of
 from rota.ports.forecasts import Place, Reserved
 from rota.ports.records import JobQuery, KeyUse, RunQuery, Session
 
@@ -126,7 +126,7 @@ def worker_reason(run: Run, shape: str, sessions: Sequence[Session]) -> Reason:
     """Return why no worker of its pool has taken a run of this shape, as they are now."""
     pool = run.pool
     present = [session for session in sessions if not session.stopping]
-    crew = _candidates(present, pool, shape)
+    crew = candidates(present, pool, shape)
     if not crew:
         worker = worker_of(shape)
         message = f"waits for worker {worker}, which is gone" if worker else "it waits for a worker"
@@ -143,12 +143,6 @@ def worker_reason(run: Run, shape: str, sessions: Sequence[Session]) -> Reason:
     if not taking:
         return _all_draining(sorted({session.worker for session in fitting}))
     return Reason(Gate.WORKER, _room(run, shape, taking), action="rota run list --active")
-
-
-def _candidates(present: Sequence[Session], pool: str, shape: str) -> list[Session]:
-    """Return the workers of a pool; only the one that runs of this shape are for, if it is one."""
-    worker = worker_of(shape)
-    return [each for each in present if each.pool == pool and worker in ("", each.worker)]
 
 
 def _walls_missing(pool: str, shape: str, crew: Sequence[Session]) -> str:
@@ -303,7 +297,7 @@ async def wall_obstacle(engine: Engine, run: Run, place: Place, reason: Reason) 
     if not demand_of(place.shape).offers:
         return Obstacle(reason)
     sessions = await engine.store.sessions(alive_only=True)
-    crew = _candidates([each for each in sessions if not each.stopping], run.pool, place.shape)
+    crew = candidates([each for each in sessions if not each.stopping], run.pool, place.shape)
     lacks = [unmet(place.shape, s.all_labels, s.functions, s.capacity, s.offered) for s in crew]
     if not crew or not all(lacks):
         return Obstacle(reason)  # it came a moment ago, or nobody is left

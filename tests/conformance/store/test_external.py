@@ -271,6 +271,20 @@ class TestSilence:
         found = await scene.show(run)
         assert (found.state, found.cause) == (RunState.FAILED, "silent")
 
+    async def test_a_silent_one_goes_on_beside_others(self, scene: Scene) -> None:
+        """It has killed no worker that it would have to be kept away from."""
+        job = await scene.job(**EXTERNAL, heartbeat=MINUTE, max_losses=1)
+        silent, other = await scene.trigger(job, 2)
+        await scene.store.begin_external(100)
+        for number in (1, 2):
+            scene.advance(40 * SECOND)
+            await report(scene, other, said("processing", number))
+            await scene.store.end_silent(100)
+        await scene.release()
+
+        assert await scene.store.begin_external(100) == 1
+        assert (await scene.show(silent)).attempt == 2
+
     async def test_nobody_knows_what_became_of_what_must_not_be_done_twice(
         self, scene: Scene
     ) -> None:

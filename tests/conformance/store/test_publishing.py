@@ -63,6 +63,7 @@ from testkit.builders import (
     new_server,
 )
 from testkit.cart_scenes import CartScene
+from tests.conformance.store.test_probes import ask, lost
 
 pytestmark = pytest.mark.anyio
 
@@ -516,6 +517,13 @@ async def give_pool(scene: Scene) -> Act:
     return lambda: scene.store.give_pool("gpu", ["default"], actor="ann")
 
 
+async def settle_probes(scene: Scene) -> Act:
+    await lost(scene)
+    session, [probe] = await ask(scene)
+    await scene.finish(session, [probe], exit_code=0)
+    return lambda: scene.store.settle_probes(100)
+
+
 async def settle_walls(scene: Scene) -> Act:
     return lambda: scene.store.settle_walls(NEW_CLUSTER)
 
@@ -758,6 +766,7 @@ WRITES: dict[Callable[[Scene], Awaitable[Act]], set[str]] = {
     change_project: {EVENTS},
     delete_project: {CALLERS, EVENTS},
     give_pool: {EVENTS},
+    settle_probes: {EVENTS},
     settle_walls: set(),
     change_walls: {EVENTS},
     bind: {CALLERS, EVENTS},
@@ -806,8 +815,6 @@ READS = [
     "existing_projects",
     "external_attempt",
     "external_due",
-    "report_token",
-    "rights_changes",
     "failure_groups",
     "find_person",
     "followers",
@@ -817,6 +824,7 @@ READS = [
     "id_token_of",
     "inline_output",
     "items",
+    "job_types",
     "jobs",
     "jobs_beyond",
     "key_uses",
@@ -824,9 +832,9 @@ READS = [
     "last_event",
     "last_runs",
     "late_results",
-    "runs_following",
     "latest_durations",
     "ledger",
+    "most_of_pools",
     "names",
     "names_of_jobs",
     "needed_digests",
@@ -849,14 +857,19 @@ READS = [
     "position_before_latest",
     "predicted_starts",
     "principals",
+    "probed_by",
+    "probes_about",
     "project_counts",
     "project_facts",
     "projects",
+    "report_token",
+    "rights_changes",
     "runs",
+    "runs_following",
+    "sealed_logins",
     "seen_pools",
     "served_pools",
     "servers",
-    "sealed_logins",
     "sessions",
     "shards",
     "share_weights",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -188,7 +189,9 @@ class TestCalls:
 
     def test_inputs_are_values_whatever_they_are_called(self) -> None:
         """An input `secret` is no reference to a secret."""
-        built = build_call(Told.ANNOUNCE, call(), OCCASION, "m", {"CI_TOKEN": "hidden"})
+        occasion = replace(OCCASION, inputs={"secret": "CI_TOKEN"})
+
+        built = build_call(Told.ANNOUNCE, call(), occasion, "m", {"CI_TOKEN": "hidden"})
 
         assert b"hidden" not in built.body
 

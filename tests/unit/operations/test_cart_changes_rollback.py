@@ -104,6 +104,18 @@ async def test_it_takes_the_inputs_of_before_that_its_job_knows(
     assert first.inputs == {"host": "10.0.0.0"}
 
 
+async def test_it_undoes_each_item_on_the_worker_that_it_is_for(
+    timeline: Timeline, carts: CartScene
+) -> None:
+    needs = {"worker": "worker"}  # the one of the scene
+    items = [{"key": f"db-{n}", "needs": needs} for n in range(4)]
+    cart = await breached(timeline, carts, items=items)
+
+    undoing = await rollback(timeline.engine, cart, actor="bea")
+
+    assert [item.needs for item in await items_of(timeline, undoing)] == [needs] * 3
+
+
 async def test_its_gates_are_left_out_and_a_breach_pauses_it(
     timeline: Timeline, carts: CartScene
 ) -> None:

@@ -177,3 +177,12 @@ async def test_the_forecast_starts_what_needs_no_worker(world: World) -> None:
     [found] = [each for each in forecast.runs if each.id == run]
     assert found.start_at == found.ready_at
     assert found.waits_for == ""
+
+
+async def test_nobody_is_warned_that_it_has_no_worker(world: World) -> None:
+    await world.timeline.scene.worker("other")
+    file = read_file(FILE.format(delivery="at_least_once"), name="f")
+
+    plan = await definitions.apply(world.engine, file, actor="ann")
+
+    assert [str(problem) for problem in plan.warnings] == []

@@ -14,7 +14,7 @@ from rota.domain.jobfile.rules import jobs_of_after, name_of_followed
 from rota.domain.jobfile.text import At, Position, dotted
 from rota.domain.keys import Declaration, Limit, Resource, Sharing
 from rota.domain.resources import UNIT, USUAL_NAMES, Vector, fits, format_amount
-from rota.domain.spec import JobSpec
+from rota.domain.spec import EXTERNAL_POOL, JobSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ def refusals_of(uses: Sequence[Use], pool: str, most: Vector) -> Iterator[Proble
 
 def without_worker(pool: Written, pools: Collection[str]) -> Problem | None:
     """Return a warning if a pool is none of those that are known to have workers now."""
-    if not pools or pool.name in pools:
+    if not pools or pool.name in pools or pool.name == EXTERNAL_POOL:
         return None
     message = f"pool {pool.name} has no worker now: runs will wait for one"
     return pool.problem(message, did_you_mean(pool.name, pools), warning=True)
