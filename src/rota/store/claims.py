@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
 
+import msgspec
+
 from rota.domain.errors import StaleStream
 from rota.domain.ids import SessionId
 from rota.domain.order import cost_of_all, entitled
@@ -211,8 +213,7 @@ def _batch(rows: Rows) -> Script[WorkBatch]:
     handles, commits, triggers = others
     refs = list(zip(ids, versions, strict=True))
     jobs = {job: place for place, job in enumerate(dict.fromkeys(refs))}
-    places = (yield from probes_of(runs)) if _PROBE in triggers else {}
-    return WorkBatch(
+    batch = WorkBatch(
         runs,
         numbers,
         due_at,
@@ -220,12 +221,23 @@ def _batch(rows: Rows) -> Script[WorkBatch]:
         [jobs[ref] for ref in refs] if len(jobs) > 1 else [],
         _sparse(inputs),
         _sparse(deadlines),
-        {at: (cart, items[at]) for at, cart in _sparse(carts).items()}
-        | {at: (row["cart"], row["item"]) for at, row in places.items() if row["cart"]},
+        {at: (cart, items[at]) for at, cart in _sparse(carts).items()},
         _sparse(handles),
-        _sparse(commits)
-        | {at: row["source_commit"] for at, row in places.items() if row["source_commit"]},
-        {at: Fence(row["probed"], row["attempt"]) for at, row in places.items()},
+        _sparse(commits),
+    )
+    return (yield from _with_probed(batch)) if _PROBE in triggers else batch
+
+
+def _with_probed(batch: WorkBatch) -> Script[WorkBatch]:
+    """The same with what identifies the runs that the probes among them ask about."""
+    rows = yield from probes_of(batch.runs)
+    carts = {at: (row["cart"], row["item"]) for at, row in rows.items() if row["cart"]}
+    commits = {at: row["source_commit"] for at, row in rows.items() if row["source_commit"]}
+    return msgspec.structs.replace(
+        batch,
+        carts=batch.carts | carts,
+        commits=batch.commits | commits,
+        probes={at: Fence(row["probed"], row["attempt"]) for at, row in rows.items()},
     )
 
 
