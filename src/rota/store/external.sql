@@ -28,10 +28,6 @@ SELECT EXISTS (SELECT 1 FROM external_attempt WHERE look_at <= :now) AS silent,
 -- Attempts of which no report has come in time, or that somebody cancelled.
 SELECT run_id AS id FROM external_attempt WHERE look_at <= :now ORDER BY look_at LIMIT :limit;
 
--- name: look_at_external
--- Somebody wants these runs to end: a server looks at them now.
-UPDATE external_attempt SET look_at = :now WHERE run_id = ANY(:ids) AND look_at > :now;
-
 -- name: keep_report
 -- A report was accepted, and the next one is due later.
 -- many: look_at bigint, number bigint, digest text, chunks integer, lines bigint, bytes bigint,

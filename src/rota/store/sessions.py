@@ -15,6 +15,7 @@ import structlog
 from rota.domain.errors import Denied, NotFound
 from rota.domain.ids import SessionId, instant, new_session_id
 from rota.domain.policy import Bounds
+from rota.domain.spec import EXTERNAL_POOL
 from rota.domain.states import RunState
 from rota.ports.files import SourceCommit
 from rota.ports.records import Heartbeat, KnownType, Renewal, SeenPools, Session
@@ -380,7 +381,8 @@ def seen_pools_for_all(callers: Sequence[tuple[str, str]]) -> Script[list[SeenPo
     closed: frozenset[str] = frozenset()
     if not served.issuperset(pool for _, pool in callers):
         closed = yield from closed_pools([callers[0][0]])
-    return [SeenPools(pool in served, served - closed) for _, pool in callers]
+    others = served - closed - {EXTERNAL_POOL}  # that one has no workers to name
+    return [SeenPools(pool in served, others) for _, pool in callers]
 
 
 def find(*, alive_only: bool) -> Script[list[Session]]:

@@ -81,3 +81,7 @@ WHERE coalesce(cart_item.state, '') = 'OPEN' AND cart_item.worker > '' AND run.s
     AND NOT EXISTS (SELECT 1 FROM session
         WHERE session.worker = cart_item.worker AND session.alive = 1 AND session.pool = run.pool)
 ORDER BY run.id LIMIT :limit;
+
+-- name: look_at_external
+-- Somebody wants these runs to end: a server looks at them now.
+UPDATE external_attempt SET look_at = :now WHERE run_id = ANY(:ids) AND look_at > :now;
