@@ -200,9 +200,8 @@ async def _seen(engine: Engine, runs: Sequence[Run], served: frozenset[str]) -> 
     unserved = {run.project for run in runs if _is_unserved(run, served)}
     if not unserved:
         return list(runs)
-    # Other pools are named to help, but none that is not for the run's project, or has no workers.
-    named = served - {EXTERNAL_POOL}
-    others = {each: named - await engine.store.closed_pools([each]) for each in unserved}
+    # Other pools are named to help, but none that is not for the run's project.
+    others = {each: served - await engine.store.closed_pools([each]) for each in unserved}
     return [see(run, others[run.project]) if _is_unserved(run, served) else run for run in runs]
 
 
