@@ -206,7 +206,9 @@ def ending_as(**changes: Any) -> Break:
 
 def items_as(odd: Mapping[RunState, ItemState]) -> Break:
     """Take items for what they are not, by the states of their runs."""
-    return decided(states, "item_state_of", lambda state_of, run: odd.get(run, state_of(run)))
+    return decided(
+        states, "item_state_of", lambda state_of, run, *of: odd.get(run, state_of(run, *of))
+    )
 
 
 many_faults = planned(faults=16)

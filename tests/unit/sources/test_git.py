@@ -512,11 +512,16 @@ class TestHostileRepositories:
         assert size_of(worker.top / "job0") < 1024**2
 
     def test_names_of_submodules_that_are_no_text(
-        self, worker: Worker, server: GitServer, app: Repository
+        self,
+        worker: Worker,
+        server: GitServer,
+        app: Repository,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
+        monkeypatch.setattr(git, "_MOST_SUBMODULES", 2)
         first = app.commit({"a": "1"})
-        for number in range(101):
-            app.add_submodule(f"\x1b[31m{number:03}", "../app.git", first)
+        for number in range(3):
+            app.add_submodule(f"\x1b[31m{number}", "../app.git", first)
         app.commit_index()
         folder = worker.top / "job"
         folder.mkdir()
@@ -524,7 +529,7 @@ class TestHostileRepositories:
         wish = worker.wish(server.url(app), submodules=True)
         told = fulfil(Wish(str(folder), Bounds(16 * 1024**2, 100_000), wish))
 
-        assert 'more than 100 submodules, at "\\x1b[31m100"' in told.error
+        assert 'more than 2 submodules, at "\\x1b[31m2"' in told.error
 
     def test_a_mirror_that_became_too_large_begins_anew(
         self,
