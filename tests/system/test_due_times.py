@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import ClassVar
 
+import pytest
+
 from rota.sdk.answers import Run
 from rota.sdk.client import Client
 from testkit.checker import check
@@ -104,6 +106,7 @@ class TestOneOffs:
 
 
 class TestRestarts:
+    @pytest.mark.timeout(180)  # up to twenty starts
     def test_job_whose_interval_is_longer_than_any_uptime_still_runs(
         self, rota: RotaUp, evidence: Evidence
     ) -> None:
