@@ -48,7 +48,7 @@ class Desk:
     http_jobs: set[Ref] = field(default_factory=set)  # versions of type http that it was sent
     http: set[Fence] = field(default_factory=set)  # the held ones that are attempts at these
     has_backlog: bool = True  # the latest claim left runs behind, as far as is known
-    takes_nothing: bool = False  # the worker stops, or is drained, or is not settled
+    takes_nothing: bool = False  # the worker stops, or is not settled
     is_retiring: bool = False  # our server stops
     is_held_up: bool = False  # the latest claim waited too long for a lock, which was logged
     is_settled: bool = True  # whether it is known what its former connections left behind

@@ -124,7 +124,9 @@ class Floor:
         if renewal.stream != desk.session.stream:
             self._dismiss(desk)
             raise moved(session)
-        desk.takes_nothing = beat.stopping or renewal.draining
+        # Claims know by themselves who is drained: remembered until the next beat, a worker that is
+        # resumed would wait that long for work.
+        desk.takes_nothing = beat.stopping
         ours, theirs = frozenset(renewal.held), frozenset(beat.held)
         given_up = ours.intersection(beat.given_up) - theirs
         lost = desk.never_arrived(ours, beat) - given_up

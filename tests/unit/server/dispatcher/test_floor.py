@@ -321,6 +321,18 @@ class TestDrainedWorker:
 
         assert (drained.draining, undrained.draining) == (True, False)
 
+    async def test_it_gets_work_as_soon_as_it_is_resumed(self, scene: Scene, floor: Floor) -> None:
+        await scene.trigger(await scene.job())
+        welcome = await floor.register(hello("w1"))
+        await scene.store.drain_worker("w1", actor="operator")
+        await floor.beat(welcome.session, Beat())
+        while_drained = await floor.claim_for(welcome.session)
+
+        await scene.store.undrain_worker("w1", actor="operator")
+
+        assert while_drained == 0
+        assert await floor.claim_for(welcome.session) == 1
+
 
 class TestForgedActs:
     """A worker acts on attempts that another one has: refused, and in the history."""
