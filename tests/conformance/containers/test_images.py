@@ -82,7 +82,7 @@ class TestRegistry:
         assert PASSWORD not in outcome.message + sink.text()
 
     async def test_image_that_is_missing_is_told(self, bench: Bench, image: str) -> None:
-        outcome, _ = await bench.run(asking(image.replace(":1", ":nope")))
+        outcome, _ = await bench.run(asking(f"{image.removesuffix(':1')}:nope"))
 
         assert outcome.result == AttemptResult.FAILED
         assert "could not be pulled: " in outcome.message
