@@ -122,67 +122,59 @@ class Sweeper:
 @dataclass(frozen=True, slots=True)
 class FollowerConfig:
     interval: timedelta = timedelta(seconds=1)  # how often the store is asked at least
-    batch_size: int = 500  # completed runs in one transaction
+    batch_size: int = 500  # ends in one transaction
 
 
-class Follower:
-    """Handles each completed run once, for all jobs that follow it.
+class _EndTaker:
+    """Handles what ends of runs have left, on one server, as long as there is any."""
+
+    def __init__(
+        self, engine: Engine, shards: HeldShards, config: FollowerConfig | None = None
+    ) -> None:
+        self._engine = engine
+        self._shards = shards
+        self._config = config or FollowerConfig()
+        self._pause = timedelta(0)
+
+    async def run(self) -> None:
+        await at_each_wake(self._engine.queue, FOLLOWED, self.run_once, lambda: self._pause)
+
+    async def run_once(self) -> int:
+        """Handle some of them; return how many."""
+        self._pause = self._config.interval
+        if not self._shards.is_leading:
+            return 0
+        handled = await self._take(self._config.batch_size)
+        if handled == self._config.batch_size:
+            self._pause = timedelta(0)
+        return handled
+
+    async def _take(self, limit: int) -> int:
+        raise NotImplementedError
+
+
+class Follower(_EndTaker):
+    """Handles each run that has ended once, for all jobs that follow it.
 
     Two followers are harmless: each end is claimed by one, and the run that answers it has one id.
     """
 
     name = "follower"
 
-    def __init__(
-        self, engine: Engine, shards: HeldShards, config: FollowerConfig | None = None
-    ) -> None:
-        self._engine = engine
-        self._shards = shards
-        self._config = config or FollowerConfig()
-        self._pause = timedelta(0)
-
-    async def run(self) -> None:
-        await at_each_wake(self._engine.queue, FOLLOWED, self.run_once, lambda: self._pause)
-
-    async def run_once(self) -> int:
-        """Follow completed runs; return how many runs were handled."""
-        self._pause = self._config.interval
-        if not self._shards.is_leading:
-            return 0
-        followed = await self._engine.store.follow_ends(self._config.batch_size)
-        if followed == self._config.batch_size:
-            self._pause = timedelta(0)
-        return followed
+    async def _take(self, limit: int) -> int:
+        return await self._engine.store.follow_ends(limit)
 
 
-class Prober:
-    """Resolves UNKNOWN runs as their probes say.
+class Prober(_EndTaker):
+    """Resolves UNKNOWN runs as their probes say that have ended.
 
     Two probers are harmless: each answer is held against the run under its lock.
     """
 
     name = "prober"
 
-    def __init__(
-        self, engine: Engine, shards: HeldShards, config: FollowerConfig | None = None
-    ) -> None:
-        self._engine = engine
-        self._shards = shards
-        self._config = config or FollowerConfig()
-        self._pause = timedelta(0)
-
-    async def run(self) -> None:
-        await at_each_wake(self._engine.queue, FOLLOWED, self.run_once, lambda: self._pause)
-
-    async def run_once(self) -> int:
-        """Take the answers of probes that have ended; return how many had."""
-        self._pause = self._config.interval
-        if not self._shards.is_leading:
-            return 0
-        settled = await self._engine.store.settle_probes(self._config.batch_size)
-        if settled == self._config.batch_size:
-            self._pause = timedelta(0)
-        return settled
+    async def _take(self, limit: int) -> int:
+        return await self._engine.store.settle_probes(limit)
 
 
 _LEAST_PATIENCE = timedelta(milliseconds=1)
