@@ -42,7 +42,7 @@ def memory(pid: int, what: str) -> int:
 
 
 def parsers(rota: RotaUp) -> list[int]:
-    return [pid for pid in children_of(rota.process.pid) if b"gateway.parsing" in cmdline(pid)]
+    return [pid for pid in children_of(rota.process.pid) if b"gateway.parsing_wire" in cmdline(pid)]
 
 
 def test_a_viewer_that_floods_with_huge_files_stops_nobodys_apply(up: Up) -> None:

@@ -3,7 +3,6 @@
 A file of a few megabytes takes seconds of processor time and thirty times its size in memory. So
 large files are parsed by children with limits on both, one file at a time for each caller; small
 ones, of a few milliseconds, in place. A cart that comes line by line is parsed in blocks of lines.
-This module imports no web framework: children load it, too.
 """
 
 from __future__ import annotations
@@ -11,29 +10,27 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import resource
 import signal
-import struct
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
-from rota.domain.errors import Invalid, RotaError, Unavailable
+from rota.domain.errors import RotaError, Unavailable
 from rota.server.gateway.parsing_wire import (
+    LENGTH,
     Order,
     Part,
     is_end,
     packed_order,
-    packed_parts,
-    read_order,
     read_part,
     rebuilt,
+    too_large,
 )
 from rota.server.gateway.turns import Turns
 
@@ -189,10 +186,9 @@ def _too_many(reason: str) -> Unavailable:
     )
 
 
-_LENGTH = struct.Struct(">I")
 _ROOM_FOR_END = 1024  # bytes
 _PIECE = 64 * 1024
-_PROGRAM = "from rota.server.gateway.parsing import serve; serve()"
+_PROGRAM = "from rota.server.gateway.parsing_wire import serve; serve()"
 _TOLD = ("PATH", "LANG", "LC_", "TZ", "PYTHON", "LD_LIBRARY_PATH")  # no secrets of the server
 
 
@@ -232,7 +228,7 @@ class _Child:
         assert self._process.stdin is not None
         try:
             for part in (packed_order(order), body):
-                self._process.stdin.write(_LENGTH.pack(len(part)))
+                self._process.stdin.write(LENGTH.pack(len(part)))
                 self._process.stdin.write(part)
                 await self._process.stdin.drain()
             return rebuilt([part async for part in self._answer(order.longest)])
@@ -245,7 +241,7 @@ class _Child:
         assert self._process.stdout is not None
         left = longest + _ROOM_FOR_END
         while True:
-            [size] = _LENGTH.unpack(await self._process.stdout.readexactly(_LENGTH.size))
+            [size] = LENGTH.unpack(await self._process.stdout.readexactly(LENGTH.size))
             left -= size
             if left < 0:
                 raise _died(f"it answered with more than {longest:,} bytes")
@@ -274,62 +270,9 @@ class _Child:
 
 def _why_it_died(code: int, seconds: float) -> RotaError:
     if code == -signal.SIGPROF:
-        return _too_large(f"longer than {math.ceil(seconds)} s of a processor")
+        return too_large(f"longer than {math.ceil(seconds)} s of a processor")
     return _died(f"it ended with {code}")
 
 
 def _died(reason: str) -> Unavailable:
     return Unavailable(f"what read the file has died: {reason}", code="reader_died")
-
-
-def _too_large(cost: str) -> Invalid:
-    message = f"to read the file takes {cost}"
-    return Invalid(message, code="too_large", hint="split it into several files")
-
-
-def serve() -> None:
-    """Parse what arrives at standard input until its end: the program of a child."""
-    _limit(int(sys.argv[1]))
-    source, target = sys.stdin.buffer, sys.stdout.buffer
-    while packed := _receive(source):
-        order, body = read_order(packed), _receive(source)
-        # Not caught: a parser in C is stopped by it in the middle, and the process ends.
-        signal.setitimer(signal.ITIMER_PROF, order.seconds)
-        answer = _answer(order, body)
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        for part in answer:
-            target.write(_LENGTH.pack(len(part)))
-            target.write(part)
-        target.flush()
-        del packed, order, body, answer
-
-
-def _limit(memory: int) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    os.nice(5)  # what others wait for goes first
-
-
-def _receive(source: BinaryIO) -> bytes:
-    head = source.read(_LENGTH.size)
-    return source.read(*_LENGTH.unpack(head)) if head else b""
-
-
-def _answer(order: Order, body: bytes) -> list[bytes]:
-    """Return the whole answer: nothing is sent before it is known that there is enough memory."""
-    try:
-        return _bounded(packed_parts(order.run(body)), order.longest)
-    except RotaError as error:
-        return list(packed_parts(error))
-    except MemoryError:
-        return list(packed_parts(_too_large("more memory than it may have")))
-
-
-def _bounded(parts: Iterator[bytes], longest: int) -> list[bytes]:
-    kept, size = [], 0
-    for part in parts:
-        kept.append(part)
-        size += len(part)
-        if size > longest:
-            raise _too_large(f"{longest:,} bytes and more with all defaults written out")
-    return kept

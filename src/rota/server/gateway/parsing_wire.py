@@ -1,18 +1,25 @@
-"""What the server and its parsing children say to one another, in MessagePack.
+"""What the server and its parsing children say to one another, in MessagePack; their program.
 
 An order names a function and its options; the body comes behind it. The answer is a sequence of
 parts, each of which takes a millisecond or two to read: between two of them the server's event loop
 serves others. Whatever a child says is checked against the types below, and can make nothing else
 of this process: what it has read is hostile, and it may have lost against it.
+
+A child imports this module, so it imports neither a web framework nor an event loop.
 """
 
 from __future__ import annotations
 
+import os
+import resource
+import signal
+import struct
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from importlib import import_module
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -46,6 +53,7 @@ from rota.domain.spec import JobSpec, Schedule
 from rota.server.gateway.parsers import FileCheck, Header, ReadItems, SentTemplate, WholeCart
 
 _PART = 64 * 1024  # bytes; a single entry may be longer
+LENGTH = struct.Struct(">I")  # of an order, a body or a part, before it
 _ERRORS = {kind.__name__: kind for kind in (Conflict, Denied, NotFound, Unavailable)}
 
 T = TypeVar("T")
@@ -438,3 +446,56 @@ def _cart_template(told: _Template, others: Iterable[Part]) -> CartTemplate:
 
 def _items_in(parts: Iterable[Part]) -> tuple[CartItem, ...]:
     return tuple(item for part in parts if isinstance(part, _Items) for item in part.them)
+
+
+def serve() -> None:
+    """Parse what arrives at standard input until its end: the program of a child."""
+    _limit(int(sys.argv[1]))
+    source, target = sys.stdin.buffer, sys.stdout.buffer
+    while packed := _receive(source):
+        order, body = read_order(packed), _receive(source)
+        # Not caught: a parser in C is stopped by it in the middle, and the process ends.
+        signal.setitimer(signal.ITIMER_PROF, order.seconds)
+        answer = _answer(order, body)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        for part in answer:
+            target.write(LENGTH.pack(len(part)))
+            target.write(part)
+        target.flush()
+        del packed, order, body, answer
+
+
+def _limit(memory: int) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(5)  # what others wait for goes first
+
+
+def _receive(source: BinaryIO) -> bytes:
+    head = source.read(LENGTH.size)
+    return source.read(*LENGTH.unpack(head)) if head else b""
+
+
+def _answer(order: Order, body: bytes) -> list[bytes]:
+    """Return the whole answer: nothing is sent before it is known that there is enough memory."""
+    try:
+        return _bounded(packed_parts(order.run(body)), order.longest)
+    except RotaError as error:
+        return list(packed_parts(error))
+    except MemoryError:
+        return list(packed_parts(too_large("more memory than it may have")))
+
+
+def _bounded(parts: Iterator[bytes], longest: int) -> list[bytes]:
+    kept, size = [], 0
+    for part in parts:
+        kept.append(part)
+        size += len(part)
+        if size > longest:
+            raise too_large(f"{longest:,} bytes and more with all defaults written out")
+    return kept
+
+
+def too_large(cost: str) -> Invalid:
+    message = f"to read the file takes {cost}"
+    return Invalid(message, code="too_large", hint="split it into several files")
