@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 
+from rota.clock import SystemClock
 from rota.domain.ids import instant, micros
+from rota.ports.clock import Alarm
 
 START = datetime(2030, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -45,3 +49,6 @@ class FakeClock:
 
     async def sleep(self, duration: timedelta) -> None:
         self._ticker.advance(duration)
+
+    def alarm(self, ring: Callable[[], None]) -> AbstractContextManager[Alarm]:
+        return SystemClock().alarm(ring)

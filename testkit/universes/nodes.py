@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 
 from rota.domain.ids import instant
+from rota.ports.clock import Alarm
 from testkit.universes.timeline import SECOND, Action, Timeline
 
 
+class _SilentAlarm:
+    def set(self, seconds: float) -> None:
+        """Do nothing: the rounds of a universe come by themselves."""
+
+
 class NodeClock:
-    """Implements `rota.ports.clock.Clock`. It runs too fast or too slow, and shows any time."""
+    """Implements `rota.ports.clock.AlarmClock`.
+
+    It runs too fast or too slow, and shows any time.
+    """
 
     def __init__(self, timeline: Timeline, rate: float, offset: float) -> None:
         self._timeline = timeline
@@ -24,6 +35,9 @@ class NodeClock:
 
     async def sleep(self, duration: timedelta) -> None:
         """Do nothing: nothing else happens in the middle of a step."""
+
+    def alarm(self, ring: Callable[[], None]) -> AbstractContextManager[Alarm]:
+        return nullcontext(_SilentAlarm())
 
     def lasting(self, seconds: float) -> float:
         """Return the true time until the clock has counted so many seconds."""

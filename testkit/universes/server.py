@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from rota.domain.errors import NotFound, RotaError, StaleStream
 from rota.domain.ids import SessionId
 from rota.domain.run import AttemptResult
-from rota.ports.clock import Clock
+from rota.ports.clock import AlarmClock
 from rota.ports.store import RunStore
 from rota.ports.work import (
     Beat,
@@ -44,7 +44,7 @@ class Staff:
     duties: Sequence[tuple[Duty, float]]  # each with the seconds between two rounds
 
 
-Employ: TypeAlias = Callable[[str, Clock], Staff]
+Employ: TypeAlias = Callable[[str, AlarmClock], Staff]
 
 
 class Server(Node):

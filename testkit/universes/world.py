@@ -21,7 +21,7 @@ from rota.domain.shards import SCHEDULER
 from rota.operations.engine import Engine
 from rota.ports.blobs import Blobs
 from rota.ports.carts import Cart, CartQuery, Command, ItemQuery, NewCart
-from rota.ports.clock import Clock
+from rota.ports.clock import AlarmClock
 from rota.ports.limits import WaitingStore
 from rota.ports.queue import publish
 from rota.ports.records import LedgerEntry, NewJob, NewServer, RunQuery
@@ -138,7 +138,7 @@ class World:
 
     # --- what servers do
 
-    def employ(self, server: str, clock: Clock) -> Staff:
+    def employ(self, server: str, clock: AlarmClock) -> Staff:
         """Start a server."""
         queue = LocalQueue()
         store = SqlStore(self._driver, publish=partial(publish, queue))
@@ -196,7 +196,7 @@ def _new(job: KnownJob) -> NewJob:
     )
 
 
-def _duties(engine: Engine, clock: Clock, server: ServerId) -> Sequence[tuple[Duty, float]]:
+def _duties(engine: Engine, clock: AlarmClock, server: ServerId) -> Sequence[tuple[Duty, float]]:
     """Return the loops of a server, each with the seconds between two rounds."""
     held = HeldShards(server, clock)
     new = NewServer(server, server, SERVER_LEASE, (SCHEDULER,))

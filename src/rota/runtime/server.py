@@ -27,7 +27,7 @@ from rota.domain.spec import Isolation
 from rota.domain.walls import NEW_CLUSTER, NEW_MACHINE, WallDefaults
 from rota.operations import definitions
 from rota.operations.engine import Engine
-from rota.ports.clock import Clock
+from rota.ports.clock import AlarmClock
 from rota.ports.records import NewServer
 from rota.runtime import supervision
 from rota.runtime.backends import (
@@ -73,7 +73,7 @@ from rota.store.store import SqlStore
 class Roles:
     """Roles of this server besides answering requests."""
 
-    def __init__(self, settings: Settings, engine: Engine, clock: Clock, url: str) -> None:
+    def __init__(self, settings: Settings, engine: Engine, clock: AlarmClock, url: str) -> None:
         self._settings = settings
         self._engine = engine
         self._clock = clock

@@ -68,6 +68,8 @@ class HeldShards:
 
     def lose(self, ownership: Ownership, numbers: Collection[int]) -> None:
         """Drop shards that the store says are not owned; those gained since stay."""
+        if not numbers:  # as after nearly every firing
+            return
         stale = {(number, ownership.epochs.get(number)) for number in numbers}
         self._epochs = dict(held for held in self._epochs.items() if held not in stale)
 

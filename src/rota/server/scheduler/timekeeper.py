@@ -22,7 +22,7 @@ from rota.domain.lease import StoreTime
 from rota.operations import firing
 from rota.operations.engine import Engine
 from rota.operations.specs import timetable
-from rota.ports.clock import Clock
+from rota.ports.clock import AlarmClock
 from rota.ports.queue import TIMES
 from rota.ports.records import DueSchedule, Fired, Firing
 from rota.ports.store import CalendarStore
@@ -265,9 +265,6 @@ class ScheduleRules:
         return _Version(rules, spec.project, spec.schedule.calendars)
 
 
-_ROUNDED_SECONDS = 0.0005  # by which the event loop's timers may be late: they count milliseconds
-
-
 @dataclass(frozen=True, slots=True)
 class TimekeeperConfig:
     look_ahead: timedelta = timedelta(seconds=5)  # schedules due this soon are kept in memory
@@ -291,7 +288,7 @@ class Timekeeper:
     def __init__(
         self,
         engine: Engine,
-        clock: Clock,
+        clock: AlarmClock,
         shards: HeldShards,
         config: TimekeeperConfig | None = None,
     ) -> None:
@@ -303,7 +300,7 @@ class Timekeeper:
             engine, self._config.grace, self._config.max_upcoming, self._yield_to_firings
         )
         self._agenda = Agenda()
-        self._agenda_changed = asyncio.Event()
+        self._is_time = asyncio.Event()  # to fire, or to see when that will be
         self._is_stale = asyncio.Event()  # the agenda is, so that a look is needed now
         self._is_calm = asyncio.Event()  # nothing is being fired
         self._is_calm.set()
@@ -335,13 +332,17 @@ class Timekeeper:
         while True:
             self._is_stale.clear()
             await self.look()
-            await _wait(self._is_stale, self._config.look_again.total_seconds())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._config.look_again.total_seconds()):
+                    await self._is_stale.wait()
 
     async def _keep_firing(self) -> None:
-        while True:
-            self._agenda_changed.clear()
-            await self.fire_due()
-            await _wait(self._agenda_changed, self._seconds_to_next())
+        with self._clock.alarm(self._is_time.set) as alarm:
+            while True:
+                self._is_time.clear()
+                await self.fire_due()
+                alarm.set(self._seconds_to_next())
+                await self._is_time.wait()
 
     async def look(self) -> None:
         """Replace the agenda by the schedules that the store has as due soon."""
@@ -373,7 +374,7 @@ class Timekeeper:
         after = rules.timetable.next_after(schedule.next_at)
         self._agenda.offer(Upcoming(schedule, rules, after))
         if self._agenda.next_at != waited_for:
-            self._agenda_changed.set()
+            self._is_time.set()
 
     async def _yield_to_firings(self) -> None:
         """Yield to the event loop, and wait while schedules are being fired.
@@ -442,10 +443,3 @@ def grace_of(server_lease: timedelta) -> timedelta:
     with `misfire: none`, too, every due time of it runs.
     """
     return server_lease + firing.MISFIRE_GRACE
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    """Wait for the event, or a little less than this long: a caller that is early waits again."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(max(seconds - _ROUNDED_SECONDS, 0)):
-            await event.wait()

@@ -18,7 +18,8 @@ from rota.ports.store import Store
 from rota.server.scheduler.timekeeper import Timekeeper, TimekeeperConfig
 from rota.store.store import SqlStore
 from rota.store.transactions import tell_nobody
-from testkit.clock import FakeClock
+from testkit.clock import FakeClock, FakeTicker
+from testkit.waiting import boottime
 from tests.unit.server.scheduler.timeline import Timeline
 
 pytestmark = pytest.mark.anyio
@@ -33,6 +34,28 @@ class YieldingClock(FakeClock):
     async def sleep(self, duration: timedelta) -> None:
         await asyncio.sleep(0)  # noqa: TID251 (no time passes)
         await super().sleep(duration)
+
+
+class RunningClock(FakeClock):
+    """One that has the store's fake clock follow real time whenever it is read."""
+
+    def __init__(self, ticker: FakeTicker) -> None:
+        super().__init__(ticker)
+        self._ticker = ticker
+        self._began, self._shown = boottime(), ticker.instant
+
+    def monotonic(self) -> float:
+        now = self._shown + timedelta(seconds=boottime() - self._began)
+        self._ticker.advance(max(now - self._ticker.instant, timedelta(0)))
+        return super().monotonic()
+
+
+class CountingTimekeeper(Timekeeper):
+    rounds = 0
+
+    async def fire_due(self) -> int:
+        self.rounds += 1
+        return await super().fire_due()
 
 
 class SlowDocuments:
@@ -306,3 +329,25 @@ async def test_a_look_goes_on_when_a_firing_is_over(timeline: Timeline) -> None:
         store.answers.set()
 
     assert firing.result() + await timekeeper.fire_due() == 2
+
+
+async def test_a_due_time_is_waited_for_without_keeping_a_processor_busy(
+    timeline: Timeline,
+) -> None:
+    timekeeper = CountingTimekeeper(
+        timeline.engine,
+        RunningClock(timeline.ticker),
+        timeline.shards,
+        TimekeeperConfig(look_again=HOUR),
+    )
+    await timeline.apply("every 100ms", overlap="allow")
+    running = asyncio.create_task(timekeeper.run())
+
+    async with asyncio.timeout(20):
+        while (fired := len(await timeline.runs())) < 5:
+            pass
+    running.cancel()
+    await asyncio.wait([running])
+
+    # One to see when it is due, one to fire it, and one if the estimate was too early.
+    assert timekeeper.rounds <= 3 * fired + 5
