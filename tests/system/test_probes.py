@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rota.sdk.answers import RunDetail
+from rota.sdk.answers import Run, RunDetail
 from testkit.processes import RotaUp
 from testkit.waiting import eventually
 from tests.system.conftest import Up
@@ -49,6 +50,31 @@ def test_it_is_asked_by_another_worker_what_became_of_the_run(up: Up, tmp_path: 
     assert (tmp_path / "begun").read_text() == "1\n"
     told = rota.command("run", "show", run.id).stdout
     assert f"{probe.id} (completed)" in told
+
+
+def test_who_waits_or_watches_waits_for_the_probe_too(up: Up, tmp_path: Path) -> None:
+    (tmp_path / "answer").write_text("0")
+    (tmp_path / "hold").touch()
+    rota = up(lease="1h")
+    apply(rota.client, pay(tmp_path))
+    run = rota.client.trigger("pay", {"to": "ada"})
+    with ThreadPoolExecutor() as pool:
+        waited = pool.submit(rota.client.wait, run.id, 60)
+        watched = pool.submit(rota.command, "run", "watch", run.id)
+        read = pool.submit(lambda: list(rota.client.follow_log(run.id)))
+        kill_worker_when(rota, tmp_path / "begun")
+        eventually((tmp_path / "asked").exists)
+        doubted = rota.client.get_run(run.id)
+        (tmp_path / "hold").unlink()
+
+        assert (doubted.state, doubted.awaits_probe, doubted.is_settled) == ("UNKNOWN", True, False)
+        assert waited.result().state == "COMPLETED"
+        assert watched.result().returncode == 0, watched.result().stdout
+        assert f"run {run.id} " in watched.result().stdout
+        ended = read.result()[-1]
+        assert isinstance(ended, Run)
+        assert ended.state == "COMPLETED"
+    assert rota.client.get_run(run.id).awaits_probe is False
 
 
 def test_what_had_no_effect_is_tried_again(up: Up, tmp_path: Path) -> None:

@@ -286,6 +286,7 @@ class RunDetail(Run, frozen=True, kw_only=True):
     after: LinkedRun | None = None  # the run that it follows; None: none, or it is not kept
     followed_by: tuple[LinkedRun, ...] = ()  # of jobs that follow its job now, the first ones
     probes: tuple[Probe, ...] = ()  # that asked how it ended, the latest last
+    awaits_probe: bool = False  # whether the latest one is to tell how it ended
     probe_of: str | None = None  # the run that it asks about; None: it is no probe
     title: str = ""  # of its job; "": it has none
     # Of its job, in the version that it runs; steps may differ.
@@ -294,6 +295,11 @@ class RunDetail(Run, frozen=True, kw_only=True):
     run_as: str = ""  # user of the worker's machine; "": none is asked for
     limits: Mapping[str, Any] = {}  # as the job file writes them
     image: str = ""  # of a container
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether nothing more happens by itself: a probe may still end a doubt."""
+        return super().is_settled and not self.awaits_probe
 
 
 class StepNews(Answer, frozen=True, kw_only=True):

@@ -434,9 +434,13 @@ def cancel(*runs: ActiveRunReferences, destroying: Destroying = DESTROYING) -> N
             )
 
 
+def _has_stopped(run: RunDetail) -> bool:
+    return run.is_final or run.state == "UNKNOWN"
+
+
 def _would_cancel(run: RunDetail) -> str:
     state = run.state.lower()
-    if run.is_settled:
+    if _has_stopped(run):
         return f"would not cancel {run.id}: it is {state} already"
     if state in WAITING:
         return f"would cancel {run.id}: it is {state} and would not start"
@@ -448,7 +452,7 @@ def _would_cancel(run: RunDetail) -> str:
 def _rehearse_cancel(terminal: Terminal, runs: list[RunDetail]) -> NoReturn:
     for run in runs:
         terminal.tell(_would_cancel(run))
-    raise Rehearsed(changes=not all(run.is_settled for run in runs))
+    raise Rehearsed(changes=not all(map(_has_stopped, runs)))
 
 
 @app.command

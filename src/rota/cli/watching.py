@@ -147,6 +147,7 @@ class Transcript:
             case TimeNews():
                 self._now = news.at
                 self._tell_begun()
+                self._tell_doubt()
         self._draw()
 
     def end_line(self) -> None:
@@ -169,6 +170,14 @@ class Transcript:
                 self._add(run.state.lower() + _waiting_for(run))
         elif run.attempt:
             self._take_claim(run)
+
+    def _tell_doubt(self) -> None:
+        """Show that the run is UNKNOWN, and is not left to a person, or that were its end."""
+        run = self._run
+        if run is None or run.state != "UNKNOWN" or "end" in self._told:
+            return
+        if self._is_new(f"doubt about attempt {run.attempt}"):
+            self._line(f"{self._terminal.state(run.state)}: its probe is to tell how it ended")
 
     def _take_claim(self, run: Run) -> None:
         """Show that a worker has the run, in its latest attempt."""

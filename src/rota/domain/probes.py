@@ -86,6 +86,11 @@ class ProbeOf:
     answer: Answer | None  # None: it found out nothing, or goes on
     tries: int
 
+    @property
+    def is_awaited(self) -> bool:
+        """Return whether it is to tell how its run ended: soon, or as soon as that is stored."""
+        return not is_final(self.state) or self.answer is not None
+
 
 def doubt_about(run: RunId, loss: str, probes: Sequence[ProbeOf]) -> tuple[str, Reason]:
     """Return whose decision an UNKNOWN run waits for, in a few words and as a reason.
@@ -93,7 +98,7 @@ def doubt_about(run: RunId, loss: str, probes: Sequence[ProbeOf]) -> tuple[str, 
     `loss` says why nobody knows.
     """
     message = f"{loss}, and "
-    if probes and not is_final(probes[-1].state):
+    if probes and probes[-1].is_awaited:
         latest = probes[-1]
         message += f"probe {latest.id} ({latest.state.lower()}) asks how it ended"
         reason = Reason("probe", message, action=f"rota why {latest.id}")

@@ -30,9 +30,8 @@ from rota.domain.output import (
     unpack,
 )
 from rota.domain.run import Attempt, OutputState, OutputSummary, Run
-from rota.domain.states import RunState, is_final
 from rota.operations.engine import Engine
-from rota.operations.runs import find_run
+from rota.operations.runs import find_run, is_settled
 from rota.ports.queue import EVENTS, WATCHED
 from rota.ports.queue import output as output_topic
 from rota.ports.records import Event, StoredChunk
@@ -488,7 +487,7 @@ async def follow_run(
                     async for window in windows:
                         yield AttemptPrinted(attempt, window)
                 attempt, from_line = attempt + 1, 0
-            elif is_final(run.state) or run.state is RunState.UNKNOWN:
+            elif await is_settled(engine, run):
                 yield run
                 return
             else:

@@ -156,6 +156,14 @@ async def resolve(engine: Engine, run: Run, state: RunState, *, actor: str) -> R
     return await find_run(engine, run.id, project=run.project)
 
 
+async def is_settled(engine: Engine, run: Run) -> bool:
+    """Return whether nothing more happens by itself: it has ended, or waits for a person."""
+    if run.state is not RunState.UNKNOWN:
+        return is_final(run.state)
+    probes = await engine.store.probes_about(run.id)
+    return not (probes and probes[-1].is_awaited)
+
+
 async def find_run(engine: Engine, run_id: str, *, project: str = "default") -> Run:
     """Find a run by its id or a unique prefix of it that has its time."""
     found = await engine.store.runs(RunQuery(project=project, ids=[run_id]))

@@ -17,12 +17,12 @@ from typing import Any
 
 from rota.domain.carts.facts import FINAL_CART_STATES, CartState, ItemState
 from rota.domain.run import Attempt, Note, Run, StepReport
-from rota.domain.states import LEASED_STATES, RunState, is_final
+from rota.domain.states import LEASED_STATES
 from rota.domain.watching import Place, StepCourse, ToldStep
 from rota.operations.carts import CartView, find_cart, view
 from rota.operations.engine import Engine
 from rota.operations.output import OutputReader, OutputWindow
-from rota.operations.runs import find_run
+from rota.operations.runs import find_run, is_settled
 from rota.operations.why import see_run
 from rota.ports.carts import Cart, ItemQuery
 from rota.ports.queue import CARTS, EVENTS, WATCHED, Listener
@@ -228,8 +228,7 @@ class _RunWatch:
                     yield each
             if self.place.attempt == number:
                 break
-        is_settled = is_final(run.state) or run.state is RunState.UNKNOWN
-        if is_settled and self.place.attempt > run.attempt:
+        if self.place.attempt > run.attempt and await is_settled(self._engine, run):
             self.is_over = True
             yield self._told(RunSettled(seen))
 

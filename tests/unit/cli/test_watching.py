@@ -228,6 +228,28 @@ class TestAttempts:
             "run r_1 attempt 2 queued → claimed by w (0.2 s) → processing",
         ]
 
+    def test_doubt_that_a_probe_is_to_end_is_told_once(self) -> None:
+        lost = Attempt(number=1, worker="w", result="LOST")
+        doubt = Run(**run("UNKNOWN"))
+
+        lines = seen([PROCESSING, lost, doubt, time(1), time(2), *ended()], io.StringIO())
+
+        assert lines[1:] == [
+            "unknown: its probe is to tell how it ended",
+            "✔ completed in 21.5 s · rota logs r_1 · http://127.0.0.1:7700",
+        ]
+
+    def test_doubt_that_is_left_to_a_person_is_told_at_the_end_alone(self) -> None:
+        lost = Attempt(number=1, worker="w", result="LOST")
+        whole = RunDetail(**run("UNKNOWN", attempts=(lost,)))
+
+        lines = seen([PROCESSING, lost, Run(**run("UNKNOWN")), whole, time(1)], io.StringIO())
+
+        assert lines[1:] == [
+            "✖ unknown: a person must decide · rota run resolve r_1 --as completed|failed|retry"
+            " · http://127.0.0.1:7700"
+        ]
+
 
 class TestTerminal:
     @pytest.fixture(autouse=True)

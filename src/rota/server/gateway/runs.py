@@ -184,6 +184,7 @@ async def run_detail(engine: Engine, run: Run) -> api.RunDetail:
         after=None if after is None else fill(api.LinkedRun, after),
         followed_by=tuple(fill(api.LinkedRun, each) for each in following),
         probes=tuple(fill(api.Probe, each) for each in probes),
+        awaits_probe=run.state is RunState.UNKNOWN and bool(probes) and probes[-1].is_awaited,
         probe_of=probe_of,
         title=document.get("title", ""),
         **shown_walls(document),
