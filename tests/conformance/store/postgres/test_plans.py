@@ -67,6 +67,7 @@ BATCHES = (
 # elsewhere keeps its plan, even one that was made while nothing was stored.
 PLANNED_EACH_TIME = {
     "coming_jobs",
+    "coming_jobs_of_projects",
     "congested_jobs",
     "delete_jobs",
     "dependencies_of",
