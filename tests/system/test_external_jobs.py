@@ -42,7 +42,8 @@ def settings(home: Path, system: HttpService) -> dict[str, Any]:
     rest, rpc = free_ports(2)
     secrets = home.with_name("secrets.toml")
     secrets.write_text(
-        '[CI_TOKEN]\nvalue = "token-of-the-shop"\nhosts = ["127.0.0.1"]\nprojects = ["default"]\n'
+        f'[CI_TOKEN]\nvalue = "token-of-the-shop"\nhosts = ["{system.url}"]\n'
+        'projects = ["default"]\n'
     )
     secrets.chmod(0o600)
     return {

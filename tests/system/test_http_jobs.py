@@ -55,7 +55,8 @@ def secrets(home: Path, service: HttpService) -> dict[str, str]:
     """Write the worker's secrets; return the settings of it."""
     file = home.with_name("secrets.toml")
     file.write_text(
-        '[PAY_TOKEN]\nvalue = "token-of-the-shop"\nhosts = ["127.0.0.1"]\nprojects = ["default"]\n'
+        f'[PAY_TOKEN]\nvalue = "token-of-the-shop"\nhosts = ["{service.url}"]\n'
+        'projects = ["default"]\n'
     )
     file.chmod(0o600)
     return {"http_secrets": str(file), "outgoing_networks": HERE}

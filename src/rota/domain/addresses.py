@@ -128,9 +128,15 @@ def redirected(target: Target, location: str) -> Target:
     return following
 
 
-def parse_host(text: str) -> str:
-    """Return a host's name or address in its normal form; raise `Invalid` if it is neither."""
-    return _parse_host(text, text)
+def parse_origin(text: str, schemes: Sequence[str] = WEB) -> str:
+    """Return the origin that a credential is for; a bare host is one of the first of the schemes.
+
+    Raise `Invalid`; also for a path, as nothing is bound to one.
+    """
+    target = parse_target(text if "://" in text else f"{schemes[0]}://{text}", schemes)
+    if target.path != "/":
+        raise _bad(text, "a path is not looked at: write scheme, host and port alone")
+    return target.origin
 
 
 def _parse_authority(url: str, scheme: str, authority: str) -> tuple[str, str, int]:

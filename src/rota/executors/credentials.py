@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rota.domain.addresses import Target, parse_target
+from rota.domain.addresses import WEB, Target, parse_origin
 from rota.domain.errors import Invalid
 from rota.domain.git import SCHEMES
 from rota.sources.wish import Login, SourceRefused
@@ -110,17 +110,16 @@ def _credential(path: Path, name: str, fields: Any) -> Credential:
     projects = fields.get("projects")
     if not isinstance(projects, list) or not all(isinstance(each, str) for each in projects):
         raise ValueError(f'{where} needs projects = ["NAME"], whose jobs may use it; "*" is all')
-    host = fields["host"]
-    scheme = "ssh" if shown == ["key_file"] else "https"
+    is_key = shown == ["key_file"]
     try:
-        target = parse_target(host if "://" in host else f"{scheme}://{host}", SCHEMES)
+        origin = parse_origin(fields["host"], ("ssh", *WEB) if is_key else SCHEMES)
     except Invalid as error:
         raise ValueError(f"{where}: {error}") from error
-    if (target.scheme == "ssh") != (shown == ["key_file"]):
+    if origin.startswith("ssh:") != is_key:
         raise ValueError(f"{where}: ssh takes key_file, and only ssh does")
     return Credential(
         name,
-        target.origin,
+        origin,
         fields.get("user", ""),
         fields.get("password", ""),
         _path(fields.get("password_file")),

@@ -32,11 +32,12 @@ from rota.domain.http import (
     wait_asked_for,
 )
 from rota.domain.ids import instant
+from rota.domain.masking import Masker
 from rota.domain.output import Stream
 from rota.domain.quantities import format_duration
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Http, HttpCall, HttpState
-from rota.executors.http_secrets import Masker, WorkerSecrets
+from rota.executors.http_secrets import WorkerSecrets
 from rota.executors.remote import (
     NO_TIME,
     Begun,

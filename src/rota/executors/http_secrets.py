@@ -1,11 +1,11 @@
 """Values that requests of jobs may name, from a file of the worker's settings.
 
-Each is bound to projects and to hosts: a job of another project cannot use it, and no job can have
-it sent elsewhere.
+Each is bound to projects and to origins: a job of another project cannot use it, and no job can
+have it sent elsewhere, nor to another port or over http unless that is written.
 
     [PAY_TOKEN]
     value_file = "/etc/rota/pay-token"
-    hosts = ["pay.example.org"]
+    hosts = ["pay.example.org"]  # https://pay.example.org
     projects = ["payments"]
 """
 
@@ -18,14 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rota.domain.addresses import Target, parse_host
-from rota.domain.errors import Invalid
+from rota.domain.addresses import Target, parse_origin
+from rota.domain.errors import Invalid, listed
 
 _ANY = "*"
 _FIELDS = ("value", "value_file", "hosts", "projects")
 _OPEN_TO_OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_SHORTEST = 8  # characters of a value that is hidden in what is printed: shorter ones hide too much
-_MASK = b"***"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,7 @@ class WorkerSecret:
     name: str
     value: str = field(default="", repr=False)
     file: Path | None = None
-    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()  # scheme, host and port of each place where it may go
     projects: tuple[str, ...] = ()
 
     def trouble(self) -> str:
@@ -74,37 +72,12 @@ class WorkerSecrets:
             raise Invalid(f"the worker has no secret {name}: see http_secrets")
         if not {_ANY, project} & set(secret.projects):
             raise Invalid(f"the secret {name} is not for the project {project}")
-        if target.host not in secret.hosts:
-            raise Invalid(f"the secret {name} is not for {target.host}")
+        if target.origin not in secret.origins:
+            raise Invalid(
+                f"the secret {name} is not for {target.origin}: its hosts are"
+                f" {listed(secret.origins)}"
+            )
         return secret.read()
-
-
-class Masker:
-    """Hides values in what is printed, where they stand as they are."""
-
-    def __init__(self, values: Iterable[str] = ()) -> None:
-        self._values = sorted({it.encode() for it in values}, key=len, reverse=True)
-
-    def and_also(self, values: Iterable[str]) -> Masker:
-        """Return one that hides these values, too."""
-        known = [value.decode() for value in self._values]
-        return Masker([*known, *(value for value in values if len(value) >= _SHORTEST)])
-
-    def __call__(self, data: bytes) -> bytes:
-        for value in self._values:
-            data = data.replace(value, _MASK)
-        return data
-
-    def text(self, text: str) -> str:
-        return self(text.encode("utf-8", "replace")).decode("utf-8", "replace")
-
-    def value(self, value: Any) -> Any:
-        """Hide them in the texts of a JSON value."""
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, Mapping):
-            return {self.text(name): self.value(each) for name, each in value.items()}
-        return [self.value(each) for each in value] if isinstance(value, list) else value
 
 
 def read_secrets(path: Path) -> dict[str, WorkerSecret]:
@@ -139,15 +112,18 @@ def _secret(path: Path, name: str, fields: Any) -> WorkerSecret:
         raise ValueError(f"{where}: value and value_file are text")
     hosts = _texts(fields.get("hosts"))
     if not hosts:
-        raise ValueError(f'{where} needs hosts = ["HOST"], where it may be sent')
+        raise ValueError(
+            f'{where} needs hosts = ["HOST"], where it may be sent: by https, unless it says'
+            " http://HOST:PORT"
+        )
     projects = _texts(fields.get("projects"))
     if not projects:
         raise ValueError(f'{where} needs projects = ["NAME"], whose jobs may use it; "*" is all')
     try:
-        hosts = tuple(map(parse_host, hosts))
+        origins = tuple(dict.fromkeys(map(parse_origin, hosts)))
     except Invalid as error:
         raise ValueError(f"{where}: {error.message}") from error
-    return WorkerSecret(name, value, Path(file).expanduser() if file else None, hosts, projects)
+    return WorkerSecret(name, value, Path(file).expanduser() if file else None, origins, projects)
 
 
 def _texts(values: Any) -> tuple[str, ...]:

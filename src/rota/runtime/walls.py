@@ -108,7 +108,7 @@ MEANINGS: Mapping[str, str] = {
     "http_slots": "attempts at jobs of type http that a worker looks after at once, besides its"
     " slots; 0: none",
     "http_secrets": "file with secrets that requests of jobs may name, one table each: [NAME] and"
-    " below it value or value_file, hosts, projects",
+    " below it value or value_file, hosts (by https; else http://HOST:PORT), projects",
     "outgoing_networks": "private networks that git and requests of jobs may reach, as 10.1.0.0/16,"
     "::1/128 (default: none)",
 }

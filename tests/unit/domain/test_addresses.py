@@ -9,7 +9,7 @@ import pytest
 from rota.domain.addresses import (
     PRIVATE_IPV4,
     check_addresses,
-    parse_host,
+    parse_origin,
     parse_target,
     redirected,
     why_closed,
@@ -116,8 +116,16 @@ def test_what_is_shown_of_a_target_has_no_query() -> None:
 
 
 @pytest.mark.parametrize("host", ["localhost", "registry.example.org", "10.0.0.1", "[::1]"])
-def test_hosts_are_read_alone_too(host: str) -> None:
-    assert parse_host(host) == host.strip("[]")
+def test_a_bare_host_is_the_origin_of_the_first_scheme(host: str) -> None:
+    assert parse_origin(host) == f"https://{host}"
+    assert parse_origin(f"{host}:22/", ("ssh", "https")) == f"ssh://{host}"
+    assert parse_origin(f"HTTP://{host}:8080") == f"http://{host}:8080"
+
+
+@pytest.mark.parametrize("text", ["example.org/a", "https://example.org/?a", "ftp://example.org"])
+def test_what_is_more_or_less_than_an_origin_is_refused(text: str) -> None:
+    with pytest.raises(Invalid):
+        parse_origin(text)
 
 
 class TestNetworks:

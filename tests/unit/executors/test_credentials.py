@@ -100,6 +100,7 @@ def test_without_a_file_there_is_none() -> None:
         ('projects = ["default", "ops"]', 'projects = "ops"', "whose jobs may use it"),
         ('"git.example.org"', '"ssh://git.example.org"', "ssh takes key_file"),
         ('"git.example.org"', '"user@git.example.org"', "a user or password"),
+        ('"git.example.org"', '"git.example.org/team"', "a path is not looked at"),
         ('user = "ci"', "user = 7", "user is no text"),
         ("[ours]", "ours = 1\n[x]", "ours is no table"),
         ("[ours]", "[[[", "is not TOML"),

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rota.clock import SystemClock
+from rota.domain.addresses import parse_target
 from rota.domain.jobfile import read_job
 from rota.domain.run import AttemptResult
 from rota.domain.spec import JobSpec
 from rota.executors.http import HttpExecutor, HttpGround
-from rota.executors.http_secrets import WorkerSecret, WorkerSecrets
+from rota.executors.http_secrets import WorkerSecret, WorkerSecrets, read_secrets
 from rota.outgoing import Outgoing
 from rota.ports.executor import JobBatch
 from rota.ports.work import Fence, Outcome, StepOutcome, Work, WorkBatch
@@ -30,7 +33,7 @@ RUN = "r_1"
 SOON = timedelta(milliseconds=20)
 HERE = (ip_network("127.0.0.1/32"),)
 SECRET = "s3cret-of-the-worker"
-TOKEN = WorkerSecret("TOKEN", SECRET, hosts=("127.0.0.1",), projects=("default",))
+TOKEN = WorkerSecret("TOKEN", SECRET, projects=("default",))
 
 
 @dataclass
@@ -84,7 +87,8 @@ class Bench:
         self.service = service
         self.told = Told()
         self.may_start = True
-        named = {secret.name: secret for secret in secrets}
+        here = (parse_target(service.url).origin,)
+        named = {each.name: replace(each, origins=each.origins or here) for each in secrets}
         ground = HttpGround(Outgoing(HERE), WorkerSecrets(named), lambda: self.may_start)
         self.executor = HttpExecutor(self.told, self.told, SystemClock(), ground)
 
@@ -269,7 +273,9 @@ class TestSecrets:
     @pytest.mark.parametrize(
         ("secret", "why"),
         [
-            (replace(TOKEN, hosts=("pay.example.org",)), "is not for 127.0.0.1"),
+            (replace(TOKEN, origins=("http://pay.example.org",)), "is not for http://127.0.0.1:"),
+            (replace(TOKEN, origins=("https://127.0.0.1",)), "its hosts are https://127.0.0.1"),
+            (replace(TOKEN, origins=("http://127.0.0.1",)), "is not for http://127.0.0.1:"),
             (replace(TOKEN, projects=("other",)), "is not for the project default"),
             (replace(TOKEN, name="ELSE"), "the worker has no secret TOKEN"),
         ],
@@ -284,6 +290,57 @@ class TestSecrets:
             assert why in outcome.message
             assert service.asked == []
             await bench.executor.close()
+
+    async def test_an_answer_does_not_lead_it_elsewhere(self, bench: Bench) -> None:
+        """The same host, at another port: whoever listens there is somebody else."""
+        elsewhere = "http://127.0.0.1:1/pay/7"
+        bench.service.on("POST", "/pay", reply({"id": 7}, 202, Location=elsewhere))
+        secret = {"Authorization": {"secret": "TOKEN"}}
+        status = {"url": {"header": "Location"}, "headers": secret}
+        result = {"pointer": "/state", "values": {"paid": "completed"}}
+        http = {"submit": call(bench), "status": status, "result": result}
+
+        outcome = await bench.outcome(bench.spec(http))
+
+        assert "the secret TOKEN is not for http://127.0.0.1:1" in outcome.message
+
+    @pytest.mark.parametrize(
+        ("written", "origin"),
+        [
+            ("pay.example.org", "https://pay.example.org"),
+            ("Pay.example.org:8443", "https://pay.example.org:8443"),
+            ("https://pay.example.org:443/", "https://pay.example.org"),
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+        ],
+    )
+    async def test_a_host_is_one_of_https_unless_it_says_otherwise(
+        self, tmp_path: Path, written: str, origin: str
+    ) -> None:
+        file = secrets_file(tmp_path, written)
+
+        assert read_secrets(file)["TOKEN"].origins == (origin,)
+
+    @pytest.mark.parametrize(
+        ("written", "why"),
+        [
+            ("https://pay.example.org/v1", "a path is not looked at"),
+            ("ssh://pay.example.org", "ssh is not https or http"),
+            ("*.example.org", "is not the name of a host"),
+            ("me@pay.example.org", "a user or password"),
+        ],
+    )
+    async def test_what_is_no_host_is_told(self, tmp_path: Path, written: str, why: str) -> None:
+        file = secrets_file(tmp_path, written)
+
+        with pytest.raises(ValueError, match=re.escape(why)):
+            read_secrets(file)
+
+
+def secrets_file(folder: Path, host: str) -> Path:
+    file = folder / "secrets.toml"
+    file.write_text(f'[TOKEN]\nvalue = "{SECRET}"\nhosts = ["{host}"]\nprojects = ["default"]\n')
+    file.chmod(0o600)
+    return file
 
 
 class TestLookingAfter:
