@@ -91,6 +91,25 @@ class Repository:
         )
         return done.stdout.decode().strip()
 
+    def write_tree(self, *entries: tuple[str, bytes, str]) -> str:
+        """Write a folder with entries of any name: mode, name, object; return its name."""
+        written = [b"%s %s\0%s" % (m.encode(), n, bytes.fromhex(o)) for m, n, o in entries]
+        done = subprocess.run(
+            ["git", "hash-object", "-t", "tree", "-w", "--stdin", "--literally"],
+            cwd=self.tree,
+            env=_ENVIRONMENT,
+            input=b"".join(written),
+            capture_output=True,
+            check=True,
+        )
+        return done.stdout.decode().strip()
+
+    def push_tree(self, tree: str, branch: str = "main") -> str:
+        """Let a branch be one commit of a folder; return the commit."""
+        commit = self._git("commit-tree", "-m", "x", tree)
+        self._git("push", "-q", "--force", "origin", f"{commit}:refs/heads/{branch}")
+        return commit
+
     def add_submodule(self, path: str, url: str, commit: str, name: str = "") -> None:
         """Add a submodule without asking anybody whether it is one."""
         text = f'[submodule "{name or path}"]\n\tpath = {path}\n\turl = {url}\n'
@@ -111,6 +130,7 @@ class GitServer:
     passwords: dict[str, str] = field(default_factory=dict)  # `user:password` by first folder
     redirects: dict[str, str] = field(default_factory=dict)  # target by first folder
     hangs: set[str] = field(default_factory=set)  # first folders that never answer
+    echoes: set[str] = field(default_factory=set)  # first folders that repeat what they are shown
     asked: list[tuple[str, str]] = field(default_factory=list)  # path, credentials that were shown
     _closed: threading.Event = field(default_factory=threading.Event)
 
@@ -161,6 +181,10 @@ class _Handler(BaseHTTPRequestHandler):
         elif first in self.of.redirects:
             target = f"{self.of.redirects[first]}{path}?{query}"
             self._send(302, {"Location": target})
+        elif first in self.of.echoes and shown:
+            header = self.headers["Authorization"]
+            body = f"{shown} may not enter\n{header}\n".encode()
+            self._send(403, {"Content-Type": "text/plain"}, body)
         elif self.of.passwords.get(first, shown) != shown:
             self._send(401, {"WWW-Authenticate": 'Basic realm="git"'})
         else:

@@ -9,6 +9,7 @@ import os
 import resource
 import sys
 
+from rota.domain.masking import Masker
 from rota.sources import git, unpack
 from rota.sources.wish import SOURCE, SourceRefused, Told, Wish, say, sized
 
@@ -29,6 +30,7 @@ def fulfil(wish: Wish) -> Told:
     """Bring everything into the folder."""
     os.umask(0o022)
     commit, cause = "", SOURCE
+    mask = wish.git.mask if wish.git is not None else Masker()
     try:
         if wish.git is not None:
             commit = git.fetch(wish.git, wish.folder, wish.bounds)
@@ -42,7 +44,7 @@ def fulfil(wish: Wish) -> Told:
             what = f"{count} entries of {file.name}" if count > 1 else file.name or "a file"
             say(f"{what}, {sized(file.size)}")
     except SourceRefused as refusal:
-        return Told(str(refusal), cause)
+        return Told(mask.text(str(refusal)), cause)
     except OSError as error:
         return Told(f"the source cannot be written: {error.strerror or error}", cause)
     return Told(commit=commit)

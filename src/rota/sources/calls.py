@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from rota.domain.masking import Masker
 from rota.sources.wish import Bounds, SourceRefused, sized
 
 _LOOK_EVERY = 0.5  # seconds, at how much there is
@@ -58,15 +59,19 @@ class Ending:
 
 
 class Git:
-    """Calls of git in one repository, with nothing of this machine's settings."""
+    """Calls of git in one repository, with nothing of this machine's settings.
 
-    def __init__(self, place: Path, measured: Iterable[Path], bounds: Bounds) -> None:
+    What `mask` hides is nowhere in what they print: a server may repeat what it was shown.
+    """
+
+    def __init__(self, place: Path, measured: Iterable[Path], bounds: Bounds, mask: Masker) -> None:
         self.bounds = bounds
+        self.mask = mask
         self._place = place
         self._measured = tuple(measured)
 
     def at(self, place: Path) -> Git:
-        return Git(place, self._measured, self.bounds)
+        return Git(place, self._measured, self.bounds, self.mask)
 
     def check(
         self, *arguments: str, inside: bool = True, settings: Mapping[str, str] | None = None
@@ -88,7 +93,7 @@ class Git:
         is_shown: bool = True,
     ) -> Ending:
         process = self._start(arguments, inside, settings or {}, variables or {})
-        complaint = _Complaint(process, is_shown=is_shown)
+        complaint = _Complaint(process, self.mask, is_shown=is_shown)
         out: list[bytes] = []
         assert process.stdout is not None
         reading = threading.Thread(target=lambda: out.append(process.stdout.read()))  # type: ignore[union-attr]
@@ -109,7 +114,7 @@ class Git:
         One that fails is `SourceRefused`, once all that it printed was yielded.
         """
         process = self._start(arguments, True, {}, {})
-        complaint = _Complaint(process)
+        complaint = _Complaint(process, self.mask)
         assert process.stdout is not None
         rest = b""
         try:
@@ -167,8 +172,11 @@ class Git:
 class _Complaint:
     """What a process says on standard error: passed on, and its end kept."""
 
-    def __init__(self, process: subprocess.Popen[bytes], *, is_shown: bool = True) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], mask: Masker, *, is_shown: bool = True
+    ) -> None:
         self._process = process
+        self._mask = mask
         self._is_shown = is_shown
         self._end = b""
         self._thread = threading.Thread(target=self._read)
@@ -176,11 +184,17 @@ class _Complaint:
 
     def _read(self) -> None:
         assert self._process.stderr is not None
+        rest = b""
         while piece := self._process.stderr.read1(4096):  # type: ignore[attr-defined]
-            if self._is_shown:
-                sys.stderr.buffer.write(piece)
-                sys.stderr.buffer.flush()
-            self._end = (self._end + piece)[-_KEPT:]
+            shown, rest = self._mask.part(rest + piece)
+            self._pass_on(shown)
+        self._pass_on(rest)
+
+    def _pass_on(self, data: bytes) -> None:
+        if self._is_shown:
+            sys.stderr.buffer.write(data)
+            sys.stderr.buffer.flush()
+        self._end = (self._end + data)[-_KEPT:]
 
     def end(self) -> str:
         self._thread.join()

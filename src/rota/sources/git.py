@@ -88,12 +88,15 @@ class _Sum:
 
     def add_file(self, url: str, size: int) -> None:
         self.files += 1
-        self.bytes += size
         if self.files > self.bounds.files:
             raise SourceRefused(
                 f"{url}{self._others} has more than {self.bounds.files:,} files and folders, the"
                 " most that the worker's setting source_files allows"
             )
+        self.add_bytes(url, size)
+
+    def add_bytes(self, url: str, size: int) -> None:
+        self.bytes += size
         if self.bytes > self.bounds.bytes:
             raise SourceRefused(too_large(f"{url}{self._others}", self.bounds))
 
@@ -116,12 +119,12 @@ class _Checkout:
         self._whole = whole
         self._depth = depth
         self._mirror = Path(wish.mirror, "main.git" if not depth else _name_of(wish.url))
-        self._git = Git(self._mirror, (Path(wish.mirror), whole.top), whole.bounds)
+        self._git = Git(self._mirror, (Path(wish.mirror), whole.top), whole.bounds, wish.mask)
 
     def run(self) -> str:
         commit = self._mirrored()
-        self._check_size(commit)
-        self._make_tree(commit)
+        told = self._check_size(commit)
+        self._make_tree(commit, told)
         if self._uses_lfs(commit):
             say(f"{self._wish.url}: files of Git LFS are not fetched; they are pointers")
         if self._wish.submodules:
@@ -187,12 +190,12 @@ class _Checkout:
 
     # --- the work tree
 
-    def _check_size(self, commit: str) -> None:
+    def _check_size(self, commit: str) -> int:
         """Count the files of a commit before they are written: trees can name one a billion times.
 
-        Raise `SourceRefused` if they are too many, or too large.
+        Return the bytes of all of them. Raise `SourceRefused` if they are too many, or too large.
         """
-        url = self._wish.url
+        url, before = self._wish.url, self._whole.bytes
         # With the folders: there can be a billion of these that have no file.
         with closing(
             self._git.lines("ls-tree", "-r", "-t", "-l", "-z", "--full-tree", commit)
@@ -204,8 +207,9 @@ class _Checkout:
                     what = f"a path of more than {_LONGEST_PATH:,} bytes"
                     raise SourceRefused(f"{url} has {what}, which no file can have")
                 self._whole.add_file(url, int(told) if told.isdigit() else 0)
+        return self._whole.bytes - before
 
-    def _make_tree(self, commit: str) -> None:
+    def _make_tree(self, commit: str, told: int) -> None:
         # The one call that may read a folder of this machine as a repository.
         self._git.check(
             *("clone", "--quiet", "--no-hardlinks", "--no-checkout", "--template="),
@@ -217,6 +221,9 @@ class _Checkout:
         tree = self._git.at(self._folder)
         tree.check("remote", "set-url", "origin", self._wish.url)
         tree.check("checkout", "--quiet", "--detach", commit)
+        # Its attributes let git write more than it keeps: $Id$, ends of lines, encodings.
+        written = size_of(self._folder) - size_of(self._folder / ".git")
+        self._whole.add_bytes(self._wish.url, max(written - told, 0))
 
     def _uses_lfs(self, commit: str) -> bool:
         found = self._git.run("grep", "-q", "filter=lfs", commit, "--", "*.gitattributes")
@@ -232,7 +239,7 @@ class _Checkout:
             url = self._url_of(path)
             if url is None:
                 raise SourceRefused(f"the submodule {quoted(path)} has no address in .gitmodules")
-            say(f"submodule {quoted(path)}: {url}")
+            say(self._wish.mask.text(f"submodule {quoted(path)}: {url}"))
             wish = replace(self._wish, url=url, ref="", commit=below)
             _check_way(self._folder, path)
             place = self._folder / path

@@ -15,6 +15,7 @@ _MODULES = (
     "domain/errors",
     "domain/files",
     "domain/git",
+    "domain/masking",
     "domain/spec",
     "sources/__init__",
     "sources/__main__",

@@ -12,6 +12,7 @@ import io
 import lzma
 import os
 import stat
+import struct
 import tarfile
 import unicodedata
 import zipfile
@@ -208,10 +209,11 @@ class Writer:
 
     def _count(self) -> None:
         self.count += 1
-        self._refuse_many()
+        self.refuse_many(self.count + self._implied)
 
-    def _refuse_many(self) -> None:
-        if self.count + self._implied > self.bounds.files:
+    def refuse_many(self, count: int) -> None:
+        """Refuse an archive that has so many entries, if these are too many."""
+        if count > self.bounds.files:
             raise SourceRefused(
                 f"the archive has more than {self.bounds.files:,} entries, the most that the"
                 " worker's setting source_files allows"
@@ -271,7 +273,7 @@ class Writer:
             self._kinds[parts] = kind
             if is_implied:  # an entry of its own was counted by then
                 self._implied += 1
-                self._refuse_many()
+                self.refuse_many(self.count + self._implied)
             if kind == "folder":
                 with self._parent(parts) as above:
                     os.mkdir(parts[-1], _FOLDER, dir_fd=above)
@@ -316,6 +318,8 @@ class Writer:
 
 # --- zip
 
+_END, _END_64, _WHERE_64, _LISTED = b"PK\5\6", b"PK\6\6", b"PK\6\7", b"PK\1\2"
+_END_SIZE, _END_64_SIZE, _WHERE_64_SIZE, _LISTED_SIZE = 22, 56, 20, 46
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 _ENCRYPTED, _UTF8 = 0x1, 0x800
 _UNIX = 3
@@ -324,12 +328,46 @@ _UNIX = 3
 def _unzip(data: BinaryIO, writer: Writer) -> None:
     if os.fstat(data.fileno()).st_size > writer.bounds.bytes:
         raise SourceRefused("the archive itself is larger than a source may be")
+    writer.refuse_many(_count_listed(data, writer.bounds.files + 1))
     with zipfile.ZipFile(data) as archive:
         entries = archive.infolist()
         if sum(entry.compress_size for entry in entries) > writer.packed:
             raise SourceRefused("its entries overlap: it looks like a bomb")
         for entry in entries:
             _unzip_one(archive, entry, writer)
+
+
+def _count_listed(data: BinaryIO, most: int) -> int:
+    """Count the entries that a zip file lists at its end, as far as to `most`.
+
+    The library makes an object of each before it tells how many there are, and does not believe the
+    number that is written either.
+    """
+    size = os.fstat(data.fileno()).st_size
+    tail_at = max(size - _END_SIZE - 0xFFFF, 0)
+    tail = os.pread(data.fileno(), size - tail_at, tail_at)
+    last = tail[-_END_SIZE:]  # where it is, unless a comment follows
+    has_comment = not (last.startswith(_END) and last.endswith(b"\0\0"))
+    place = tail.rfind(_END) if has_comment else len(tail) - _END_SIZE
+    if place < 0 or place + _END_SIZE > len(tail):
+        return 0  # it is no zip file, as the library will say
+    end = tail_at + place
+    (length,) = struct.unpack_from("<I", tail, place + 12)
+    at_64 = end - _WHERE_64_SIZE - _END_64_SIZE
+    if at_64 >= 0:
+        both = os.pread(data.fileno(), _END_64_SIZE + _WHERE_64_SIZE, at_64)
+        if both.startswith(_END_64) and both[_END_64_SIZE:].startswith(_WHERE_64):
+            (length,) = struct.unpack_from("<Q", both, 40)
+            end = at_64
+    count = 0
+    data.seek(max(end - length, 0))
+    while count < most:
+        header = data.read(_LISTED_SIZE)
+        if len(header) < _LISTED_SIZE or not header.startswith(_LISTED):
+            break
+        count += 1
+        data.seek(sum(struct.unpack_from("<HHH", header, 28)), os.SEEK_CUR)
+    return count
 
 
 def _unzip_one(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, writer: Writer) -> None:

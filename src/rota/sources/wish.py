@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from base64 import b64encode
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 from rota.domain.addresses import Network
 from rota.domain.git import COMMIT
+from rota.domain.masking import Masker
 
 SOURCE, INPUT = "source", "input"  # causes of a failure
 MOST_REPORTED = 64 * 1024  # bytes
@@ -31,6 +33,14 @@ class Login:
     origin: str = ""  # scheme, host and port that it is for; nobody else is shown it
     name: str = ""  # of the credential, for messages
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Return what must not be printed: the password, also as HTTP carries it."""
+        if not self.password:
+            return ()
+        carried = b64encode(f"{self.user}:{self.password}".encode()).decode()
+        return self.password, carried
+
 
 @dataclass(frozen=True, slots=True)
 class GitWish:
@@ -46,6 +56,11 @@ class GitWish:
     authorities: str = field(default="", repr=False)  # certificates instead of the system's
     allows_http: bool = False
     opened: tuple[str, ...] = ()  # networks, beside the public ones
+
+    @property
+    def mask(self) -> Masker:
+        """Return what hides the login in what git and its servers say."""
+        return Masker(self.login.secrets if self.login is not None else ())
 
 
 @dataclass(frozen=True, slots=True)
