@@ -144,10 +144,12 @@ def find_source(wanted: Wanted, project: str | None) -> CartSource:
 
 def _from_file(wanted: Wanted, project: str | None) -> CartInFile:
     from rota.runtime.cart_files import CartChoice, read_cart_file
+    from rota.sdk.packing import as_if_uploaded
 
     text = read_text(Path(wanted.cart))
     folder = Path(wanted.cart).parent
-    choice = CartChoice(text.text, text.stem, folder, wanted.choice, project)
+    written = as_if_uploaded(text.text, folder)  # submitting applies no jobs
+    choice = CartChoice(written, text.stem, folder, wanted.choice, project)
     with _problems_as_failure(text.label):
         found = read_cart_file(choice, wanted.inputs)
     label = text.label if found.items_path is None else str(found.items_path)

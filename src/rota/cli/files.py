@@ -86,9 +86,11 @@ def with_items(source: NamedText, folder: Path) -> NamedText:
 def _items(source: NamedText, folder: Path) -> Iterator[Mapping[str, object]]:
     from rota.runtime.cart_files import items_beside  # slow to import, and not for every file
     from rota.runtime.offline import Invalid
+    from rota.sdk.packing import as_if_uploaded
 
+    text = as_if_uploaded(source.text, folder)
     # Problems of the job file itself are reported by the server.
-    for found in items_beside(source.text, name=source.stem, folder=folder):
+    for found in items_beside(text, name=source.stem, folder=folder):
         try:
             yield from found.documents()
         except Invalid as error:

@@ -12,6 +12,7 @@ import gzip
 import hashlib
 import json
 import os
+import shlex
 import stat
 import tarfile
 import tempfile
@@ -26,6 +27,7 @@ from rota.sdk.errors import Invalid
 
 LEFT_OUT = frozenset({".git", ".rota", "__pycache__"})  # folders that are not packed
 _PIECE = 256 * 1024
+_NO_DIGEST = f"sha256:{'0' * 64}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +59,21 @@ def packed(path: Path) -> Iterator[Packed]:
         status = path.stat()
     except OSError as error:
         raise Invalid(f"{path} cannot be uploaded: {error.strerror}") from error
-    name = path.resolve().name or "root"
     if stat.S_ISREG(status.st_mode):
-        yield _packed(name, path)
+        yield _packed(_name_of(path), path)
     elif stat.S_ISDIR(status.st_mode):
         with tempfile.TemporaryDirectory(prefix="rota-upload-") as place:
             archive = Path(place) / "archive"
             _pack(path, archive)
-            yield _packed(f"{name}.tar.gz", archive)
+            yield _packed(_name_of(path), archive)
     else:
         raise Invalid(f"{path} is neither a file nor a folder")
+
+
+def _name_of(path: Path) -> str:
+    """Return what a file is called once it is uploaded, or the archive of a folder."""
+    name = path.resolve().name or "root"
+    return f"{name}.tar.gz" if path.is_dir() else name
 
 
 def _packed(name: str, path: Path) -> Packed:
@@ -216,19 +223,34 @@ def _local(text: str, key: Any, value: Any) -> LocalSource | None:
 
 
 def sources_beside(text: str, folder: Path) -> list[LocalSource]:
-    """Find the sources that lie beside a job file in `folder`; `Invalid`: not all are there."""
+    """Find the sources that lie beside a job file in `folder`.
+
+    Raise `Invalid` if one is not there, or not below that folder: whoever applies a file that
+    somebody else wrote does not want to send what lies elsewhere.
+    """
     sources = local_sources(text)
-    missing = [source for source in sources if not (folder / source.path).exists()]
-    if missing:
-        problems = [_missing(text, source) for source in missing]
-        raise Invalid("the job file names files that are not there", errors=problems)
+    problems = [fault for source in sources if (fault := _fault(text, source, folder))]
+    if problems:
+        raise Invalid("the job file names files that cannot be uploaded", errors=problems)
     return sources
 
 
-def _missing(text: str, source: LocalSource) -> Problem:
+def _fault(text: str, source: LocalSource, folder: Path) -> Problem | None:
+    """Return what is wrong with a source; None: nothing."""
+    place = folder / source.path
+    hint = ""
+    if not _is_below(place, folder):
+        what = "leads out of the folder of the job file"
+        upload = f"rota upload {shlex.quote(str(place))}"
+        hint = f"put the job file above it, or say {upload} and write what it prints"
+    elif not place.exists():
+        what = "is not there: it is beside the job file"
+    else:
+        return None
     before = text[: source.value[0]]
     return Problem(
-        message=f'source path "{source.path}" is not there: it is beside the job file',
+        message=f'source path "{source.path}" {what}',
+        hint=hint,
         line=before.count("\n") + 1,
         column=len(before) - (before.rfind("\n") + 1) + 1,
     )
@@ -241,6 +263,24 @@ def with_local_digests(text: str, folder: Path) -> str:
     for source in sources:
         with packed(folder / source.path) as file:
             uploads[source.path] = {"digest": file.digest, "name": file.name}
+    return with_uploads(text, sources, uploads)
+
+
+def _is_below(place: Path, folder: Path) -> bool:
+    """Return whether it is below a folder, wherever links lead."""
+    try:
+        return place.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # links that lead in a circle
+        return False
+
+
+def as_if_uploaded(text: str, folder: Path) -> str:
+    """Return a job file as it will read, but for digests: for whoever looks at the rest of it."""
+    sources = local_sources(text)
+    uploads = {
+        source.path: {"digest": _NO_DIGEST, "name": _name_of(folder / source.path)}
+        for source in sources
+    }
     return with_uploads(text, sources, uploads)
 
 

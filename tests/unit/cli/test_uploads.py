@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import pytest
+
 from rota.operations.worker_files import WorkerFiles
 from rota.ports.files import BlobPiece
 from rota.ports.work import Offer
@@ -61,6 +63,65 @@ def test_a_file_that_is_not_there_is_told(rota: Console, server: Server) -> None
 
         assert ended.code == 6
         assert 'jobs.yaml:3:20  source path "./hello.sh" is not there' in ended.err
+
+
+@pytest.mark.parametrize("path", ["..", "../beside.sh", "app/../../beside.sh", "way", "way/a.sh"])
+def test_what_lies_elsewhere_is_not_uploaded(
+    rota: Console, server: Server, tmp_path: Path, path: str
+) -> None:
+    """A job file of somebody else says what is read: nothing that did not come with it."""
+    folder, beside = tmp_path / "jobs", tmp_path / "beside.sh"
+    (folder / "app").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    for file in (beside, tmp_path / "elsewhere" / "a.sh"):
+        file.write_bytes(b"secret")
+    (folder / "way").symlink_to("../elsewhere")
+    (folder / "jobs.yaml").write_text(JOB.replace("./hello.sh", path))
+
+    for command in (("apply",), ("apply", "--plan"), ("validate",)):
+        ended = rota(*command, "jobs/jobs.yaml")
+
+        assert ended.code == 6
+        assert f'jobs/jobs.yaml:3:20  source path "{path}" leads out of the folder' in ended.err
+        assert f"rota upload jobs/{path}" in ended.err
+    assert server.do(server.engine.store.bytes_of_files("default")) == 0
+
+
+def test_what_a_link_names_below_the_file_is_uploaded(
+    rota: Console, server: Server, tmp_path: Path
+) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "hello.sh").write_bytes(b"echo hello")
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "hello.sh").symlink_to("../jobs/../jobs/real.sh")
+    (tmp_path / "jobs" / "real.sh").write_bytes(b"echo hello")
+    (tmp_path / "here").symlink_to("jobs")
+    (tmp_path / "jobs" / "jobs.yaml").write_text(JOB)
+
+    assert rota("apply", "here/jobs.yaml").code == 0
+
+
+CART = """\
+  - {name: unpacked, source: {path: ./app}, inputs: {x: {}}, steps: [{run: ./a.sh}]}
+carts:
+  - {name: fleet, job: unpacked, items_from: fleet.csv}
+"""
+
+
+def test_code_beside_a_file_goes_with_items_beside_it(rota: Console, server: Server) -> None:
+    Path("app").mkdir()
+    Path("app/a.sh").write_bytes(b"echo")
+    Path("hello.sh").write_bytes(b"echo hello")
+    Path("fleet.csv").write_text("key,x\na,1\nb,2\n")
+    Path("jobs.yaml").write_text(JOB + CART)
+
+    validated = rota("validate", "jobs.yaml")
+    applied = rota("apply", "jobs.yaml")
+    submitted = rota("cart", "submit", "jobs.yaml", "--yes")
+
+    assert validated.out == "jobs.yaml: valid, 3 jobs, 1 cart\n"
+    assert (applied.code, submitted.code) == (0, 0), applied.err + submitted.err
+    assert "2: 2 pending" in rota("cart", "show", "fleet").out
 
 
 def test_validate_needs_no_server_for_it(rota: Console) -> None:

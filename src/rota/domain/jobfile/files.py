@@ -122,7 +122,7 @@ SOURCE = Section(
             "path",
             _SourcePath(),
             "The folder on the worker that the job runs in, instead of a fresh one; a relative one "
-            "is beside the job file: `rota apply` packs and uploads it.",
+            "is below the folder of the job file: `rota apply` packs and uploads it.",
             examples=("/srv/reports",),
         ),
         Field("git", GIT, "A Git repository to fetch; its address alone is enough."),
