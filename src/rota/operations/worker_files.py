@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -43,7 +43,7 @@ from rota.ports.files import (
 from rota.ports.work import Fence
 
 _IDLE = timedelta(minutes=1)  # after which a file that does not go on is given up
-_AT_ONCE = 16  # files that come to a server at the same time, each with a piece in memory
+_PLACES = 16  # for files that come to a server at the same time, each with a piece in memory
 _KNOWN, _KNOWN_FOR = 1_000, timedelta(hours=1)  # files that are kept for much longer
 _REMEMBERED = 10_000  # steps of which it is known how much they have kept
 
@@ -76,6 +76,7 @@ class WorkerFiles:
         self._engine = engine
         self._monotonic = monotonic
         self._coming: dict[Key, _Coming] = {}
+        self._places: Counter[SessionId] = Counter()  # that its files have, or are about to
         self._kept: OrderedDict[tuple[Fence, int], _Kept] = OrderedDict()
         self._files: OrderedDict[tuple[str, str], tuple[KeptFile, float]] = OrderedDict()
 
@@ -127,16 +128,33 @@ class WorkerFiles:
 
     async def _begin(self, key: Key, held: HeldAttempt, spec: JobSpec, piece: BlobPiece) -> _Coming:
         declared = self._declared(spec, piece)
-        if len(self._coming) >= _AT_ONCE:
-            raise Unavailable("other workers' files are coming", code="too_many_uploads")
         session, fence, step, path = key
         use = NewArtifact(session, fence, step, path, declared.keep)
-        incoming = await Incoming.begin(self._engine, held.project, piece.digest, piece.size)
+        self._take_place(session)
+        try:
+            incoming = await Incoming.begin(self._engine, held.project, piece.digest, piece.size)
+        except BaseException:
+            self._leave_place(session)
+            raise
         if key in self._coming:  # the same part came twice at once
+            self._leave_place(session)
             await incoming.abandon()
             return self._coming[key]
         coming = self._coming[key] = _Coming(incoming, use, self._monotonic())
         return coming
+
+    def _take_place(self, session: SessionId) -> None:
+        """Take a place for a file that comes; `Unavailable` if its worker has its share of them.
+
+        No worker has more than it leaves to others: one that sends slowly keeps them for long.
+        """
+        if _PLACES - self._places.total() <= self._places[session]:
+            raise Unavailable("as many files are coming as may at a time", code="too_many_uploads")
+        self._places[session] += 1
+
+    def _leave_place(self, session: SessionId) -> None:
+        self._places[session] -= 1
+        self._places += Counter()  # forgets workers that have none
 
     def _declared(self, spec: JobSpec, piece: BlobPiece) -> Artifacts:
         """Return what the step declared; `Conflict` if this file is not of that."""
@@ -169,7 +187,7 @@ class WorkerFiles:
         except BaseException:
             await asyncio.shield(self._drop(key, coming))
             raise
-        self._coming.pop(key, None)
+        self._forget(key, coming)
         self._count(piece)
         return BlobWritten(piece.digest, piece.size)
 
@@ -188,9 +206,13 @@ class WorkerFiles:
         return BlobWritten(piece.digest, piece.size if is_there else 0)
 
     async def _drop(self, key: Key, coming: _Coming) -> None:
+        self._forget(key, coming)
+        await coming.incoming.abandon()
+
+    def _forget(self, key: Key, coming: _Coming) -> None:
         if self._coming.get(key) is coming:
             del self._coming[key]
-        await coming.incoming.abandon()
+            self._leave_place(key[0])
 
     async def give_up_idle(self) -> int:
         """Give up files of which nothing more came; return how many."""

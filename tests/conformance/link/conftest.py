@@ -25,12 +25,12 @@ from testkit.builders import Scene
 from testkit.clock import FakeTicker
 from testkit.new_stores import local_queue, open_new_sqlite
 
-Connect = Callable[[], Awaitable[WorkerLink]]
+Connect = Callable[..., Awaitable[WorkerLink]]  # of the worker of a name, or of `worker`
 
 
 @dataclass
 class Shop:
-    """A server with a floor, and a way for the worker named `worker` to reach it."""
+    """A server with a floor, and a way for workers to reach it."""
 
     scene: Scene
     floor: Floor
@@ -42,16 +42,20 @@ class Shop:
 async def local(desk: WorkerDesk, folder: Path) -> AsyncIterator[Connect]:
     server = LocalLinkServer(desk, folder / "link.sock")
     await server.open()
-    yield lambda: LocalLink.connect(folder / "link.sock")
+    yield lambda *_: LocalLink.connect(folder / "link.sock")
     await server.close()
 
 
 @asynccontextmanager
 async def grpc(desk: WorkerDesk, engine: Engine) -> AsyncIterator[Connect]:
-    _, token = await create_worker_token(engine.store, name="worker", pool=None, actor="test")
     service = WorkersService(desk, Credentials(engine))
     server = await serve("127.0.0.1:0", [service.add_to])
-    yield GrpcConnector(GrpcAccess((f"127.0.0.1:{server.port}",), token)).connect
+
+    async def connect(name: str = "worker") -> WorkerLink:
+        _, token = await create_worker_token(engine.store, name=name, pool=None, actor="test")
+        return await GrpcConnector(GrpcAccess((f"127.0.0.1:{server.port}",), token)).connect()
+
+    yield connect
     service.close()
     await server.close()
 

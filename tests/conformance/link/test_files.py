@@ -53,6 +53,7 @@ async def taken(
     link: WorkerLink,
     digest: str = "",
     inputs: dict[str, Any] | None = None,
+    worker: str = "worker",
     **limits: Any,
 ) -> Work:
     """A run that has been dispatched to the worker: its step keeps all that is in `out`."""
@@ -60,11 +61,11 @@ async def taken(
     document: dict[str, Any] = {"steps": [{"run": "true", "artifacts": declared}]}
     if digest:
         document["source"] = {"upload": {"digest": digest, "name": "code.sh"}}
-    new = new_job("job", shop.scene.clock.instant)
+    new = new_job(f"job-of-{worker}", shop.scene.clock.instant)
     await shop.engine.store.save_jobs(
-        [replace(new, document={"name": "job", **document})], removed=[], actor="ann"
+        [replace(new, document={"name": new.name, **document})], removed=[], actor="ann"
     )
-    welcome = await link.register(hello())
+    welcome = await link.register(hello(worker))
     await shop.scene.trigger(new.id, inputs=inputs)
     await shop.floor.claim_for(welcome.session)
     order = await link.receive()
@@ -352,6 +353,51 @@ async def test_a_file_that_grows_is_kept_as_it_was(
     await files.keep(work.fence, 0, "out/a", source)
 
     assert await kept_bytes(shop, work.run) == {"out/a": bytes(PARCEL + 1)}
+
+
+async def test_no_worker_has_more_places_for_files_than_it_leaves_to_others(
+    shop: Shop, link: WorkerLink, tmp_path: Path
+) -> None:
+    """A worker that sends slowly keeps what it has: others can still send theirs."""
+    slow = await taken(shop, link)
+    data = bytes(PARCEL + 1)
+
+    def part(work: Work, path: str) -> BlobPiece:
+        whole = len(data)
+        return BlobPiece(
+            work.run, work.number, digest_of(data), 0, data[:PARCEL], whole, f"out/{path}", 0
+        )
+
+    begun, refused = 0, []
+    for answer in await asyncio.gather(
+        *(link.write_blob(part(slow, str(number))) for number in range(20)), return_exceptions=True
+    ):
+        if isinstance(answer, Refused):
+            refused.append(answer.code)
+        else:
+            begun += 1
+    other_link = await shop.connect("other")
+    other = await taken(shop, other_link, worker="other")
+    digest = await files_over(other_link).keep(other.fence, 0, "out/a", written(tmp_path, data))
+    await other_link.close()
+
+    assert (begun, set(refused)) == (8, {"too_many_uploads"})
+    assert digest == digest_of(data)
+
+
+async def test_a_place_is_free_again_once_its_file_is_kept_or_given_up(
+    shop: Shop, link: WorkerLink, tmp_path: Path
+) -> None:
+    work = await taken(shop, link)
+    files = files_over(link)
+
+    for number in range(20):
+        bad = BlobPiece(work.run, work.number, digest_of(b"x"), 0, b"y", 1, f"out/{number}", 0)
+        with pytest.raises(Refused):
+            await link.write_blob(bad)
+        await files.keep(work.fence, 0, f"out/{number}", written(tmp_path, bytes(number + 1)))
+
+    assert len(await kept_bytes(shop, work.run)) == 20
 
 
 async def test_without_a_server_it_gives_up_in_the_end(tmp_path: Path) -> None:
