@@ -85,6 +85,20 @@ def test_small_output_does_not_need_the_blob_store(on_s3: OnS3, proxy: Proxy) ->
     assert rota.command("logs", ended.id).stdout == "hello\n"
 
 
+def test_a_project_may_have_even_a_line_in_the_blob_store(on_s3: OnS3, proxy: Proxy) -> None:
+    rota = on_s3()
+    changed = rota.command("project", "set", "default", "--default", "output=blobs")
+    assert changed.returncode == 0, changed.stderr
+    proxy.cut()
+
+    ended = execute(rota.client, "echo hello")
+    assert output_state(rota.client, ended.id) == "pending"
+    proxy.heal()
+
+    eventually(lambda: output_state(rota.client, ended.id) == "stored")
+    assert rota.command("logs", ended.id).stdout == "hello\n"
+
+
 def test_an_outage_while_a_job_prints_loses_and_doubles_nothing(
     on_s3: OnS3, proxy: Proxy, tmp_path: Path
 ) -> None:

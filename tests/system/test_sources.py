@@ -72,6 +72,67 @@ def test_a_ci_job_of_go_in_the_short_form(rota: RotaUp, server: GitServer, app: 
     assert "ok  \texample.org/app" in log_of(rota.client, run.id)
 
 
+# It needs nothing from anywhere: what builds it is in it.
+BACKEND = """\
+import pathlib, zipfile
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    name = "app-1-py3-none-any.whl"
+    with zipfile.ZipFile(pathlib.Path(folder, name), "w") as wheel:
+        wheel.writestr("app.py", "NAME = 'app'\\n")
+        for file, text in {
+            "METADATA": "Metadata-Version: 2.1\\nName: app\\nVersion: 1\\n",
+            "WHEEL": "Wheel-Version: 1.0\\nTag: py3-none-any\\n",
+            "RECORD": "",
+        }.items():
+            wheel.writestr(f"app-1.dist-info/{file}", text)
+    return name
+"""
+PYTHON = {
+    "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\n'
+    'backend-path = ["."]\n',
+    "backend.py": BACKEND,
+    "pytest.py": "import app, sys\nprint('tested', app.NAME, 'in', sys.prefix)\n",
+}
+NODE = {
+    "package.json": '{"name": "app", "version": "1.0.0", "scripts": {"test": "node app.js"}}',
+    "package-lock.json": '{"name": "app", "version": "1.0.0", "lockfileVersion": 3, "packages":'
+    ' {"": {"name": "app", "version": "1.0.0"}}}',
+    "app.js": "console.log('tested app of node')\n",
+}
+MAKE = {"Makefile": "check-all: ; @echo tested app of make\n"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "files", "tasks", "printed"),
+    [
+        ("python", PYTHON, ["install", "test", "build"], "tested app in"),
+        ("node", NODE, ["install", "test"], "tested app of node"),
+        ("make", MAKE, ["check-all"], "tested app of make"),
+    ],
+    ids=["python", "node", "make"],
+)
+def test_ci_jobs_of_other_formats(
+    rota: RotaUp,
+    server: GitServer,
+    app: Repository,
+    kind: str,
+    files: dict[str, str],
+    tasks: list[str],
+    printed: str,
+) -> None:
+    app.commit(files)
+    fields = {"name": f"ci-{kind}", "url": server.url(app), "task": tasks, "format": kind}
+
+    apply(rota.client, fields)
+    run = settle(rota.client, rota.client.trigger(f"ci-{kind}"))
+
+    assert run.state == "COMPLETED", log_of(rota.client, run.id)
+    assert [step.name for step in run.attempts[-1].steps] == ["source", *tasks]
+    assert printed in log_of(rota.client, run.id)
+
+
 def test_the_file_of_the_specification_runs_as_it_is(rota: RotaUp) -> None:
     """Its jobs fail, as there is no code for them; one of them is told why."""
     rota.client.apply(SPECIFIED)

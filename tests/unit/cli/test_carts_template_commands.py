@@ -56,6 +56,28 @@ def test_a_file_for_every_item_is_uploaded(rota: Console, server: Server) -> Non
     assert [item["inputs"]["config"]["file"] for item in items] == ["site.conf", "site.conf"]
 
 
+def test_a_matrix_of_two_lists_is_an_item_for_each_pair(rota: Console, server: Server) -> None:
+    Path("grid.yaml").write_text(
+        "jobs: [{name: try, inputs: {python: {}, store: {}}, steps: [{run: 'true'}]}]\n"
+        "carts:\n"
+        "  - name: grid\n"
+        "    job: try\n"
+        "    matrix: {python: ['3.11', '3.12'], store: [sqlite, postgres]}\n"
+        "    exclude: [{python: '3.11', store: postgres}]\n"
+    )
+
+    applied = rota("apply", "grid.yaml")
+    submitted = rota("cart", "submit", "grid", "--yes")
+
+    assert (applied.code, submitted.code) == (0, 0), applied.err + submitted.err
+    items = rota("cart", "items", "grid", "--json").json["items"]
+    assert {item["key"]: item["inputs"] for item in items} == {
+        "3.11/sqlite": {"python": "3.11", "store": "sqlite"},
+        "3.12/sqlite": {"python": "3.12", "store": "sqlite"},
+        "3.12/postgres": {"python": "3.12", "store": "postgres"},
+    }
+
+
 def test_a_bad_line_of_items_is_told_at_its_place(
     rota: Console, server: Server, fleet: str
 ) -> None:
