@@ -12,6 +12,9 @@ from rota.domain.spec import InputType, Isolation, JobSpec, Step
 # that is done behind one.
 GIT = "git"
 WALLED_GIT, WALLED_FILES = "git_behind_walls", "files_behind_walls"
+# The first that connects to the addresses which were checked (http.curloptResolve): older ones look
+# the name up again, and whoever answers may name another place by then.
+OLDEST_GIT = (2, 37)
 COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 SAFE_SCHEMES = ("https", "ssh")
 SCHEMES = (*SAFE_SCHEMES, "http")  # the last one only where a worker's settings allow it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from rota.domain.git import OLDEST_GIT
 from rota.domain.masking import Masker
 from rota.sources.wish import Bounds, SourceRefused, sized
 
@@ -46,6 +48,21 @@ _SETTINGS = {
 
 class TooLarge(SourceRefused):
     """Git was ended, as there is more than a source may be."""
+
+
+def require_git() -> None:
+    """Raise `SourceRefused` unless git is one that does what it is told here."""
+    try:
+        told = subprocess.run(
+            ["git", "--version"], env=_environment({}, {}), capture_output=True, check=False
+        ).stdout
+    except OSError as error:
+        raise SourceRefused(f"git cannot be executed: {error.strerror}") from error
+    found = re.search(rb"git version (\d+)\.(\d+)", told)
+    if found is None or (int(found[1]), int(found[2])) < OLDEST_GIT:
+        version = last_line(told.decode(errors="replace")) or "git of an unknown version"
+        oldest = ".".join(map(str, OLDEST_GIT))
+        raise SourceRefused(f"{version} is too old on this worker: {oldest} or newer is needed")
 
 
 @dataclass(frozen=True, slots=True)

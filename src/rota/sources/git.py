@@ -22,7 +22,15 @@ from pathlib import Path, PurePosixPath
 from rota.domain.addresses import Address, Network, Target, check_addresses
 from rota.domain.errors import Denied, Invalid
 from rota.domain.git import COMMIT, parse_repository, refs_named, submodule_url
-from rota.sources.calls import Ending, Git, TooLarge, last_line, size_of, too_large
+from rota.sources.calls import (
+    Ending,
+    Git,
+    TooLarge,
+    last_line,
+    require_git,
+    size_of,
+    too_large,
+)
 from rota.sources.wish import Bounds, GitWish, Login, SourceRefused, quoted, say
 
 _MOST_SUBMODULES, _DEEPEST = 100, 10
@@ -48,6 +56,7 @@ def fetch(wish: GitWish, folder: str, bounds: Bounds) -> str:
 
     Raise `SourceRefused`.
     """
+    require_git()
     mirror, top = Path(wish.mirror), Path(folder)
     is_new = not any(mirror.iterdir())
     try:

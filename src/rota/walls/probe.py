@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from rota.domain.git import GIT, WALLED_FILES, WALLED_GIT
+from rota.domain.git import GIT, OLDEST_GIT, WALLED_FILES, WALLED_GIT
 from rota.domain.spec import Isolation, JobSpec, Network, RunLimits, Step
 from rota.domain.walls import OfferKind
 from rota.ports.executor import Confinement, Exit, Spawner
@@ -53,7 +53,7 @@ class Prober:
             *(self._try_limit(name) for name in ("cpu", "memory", "processes", "open_files")),
             *(self._try_user(name) for name in self._walls.settings.run_as),
         )
-        self._find_programs()
+        await self._find_programs()
         return tuple(self._offers())
 
     def _offers(self) -> Iterator[Offer]:
@@ -68,12 +68,12 @@ class Prober:
 
     # --- sources
 
-    def _find_programs(self) -> None:
+    async def _find_programs(self) -> None:
         """Find out whether sources can be fetched, and unpacked, behind a wall and without one."""
         self._walls.equipment.python = python = _find_python()
         no_sandbox = self._lacks.get("wall/sandbox", "")
         no_files = no_sandbox or ("" if python else _NO_PYTHON)
-        no_git = "" if shutil.which("git", path=_PLACES) else _NO_GIT
+        no_git = await _git_lacks()
         no_network = self._lacks.get(f"network/sandbox/{Network.OUTBOUND}", "")
         for name, reason in (
             (GIT, no_git),
@@ -238,7 +238,14 @@ async def find_slirp(root: Path = Path("/")) -> tuple[str, str]:
     return program, ""
 
 
-_NO_GIT = "git is not installed: apt-get install git"
+async def _git_lacks() -> str:
+    program = shutil.which("git", path=_PLACES)
+    if program is None:
+        return "git is not installed: apt-get install git"
+    [version] = await _versions(program, ("git version",))
+    return _too_old("git", version, OLDEST_GIT) if version < OLDEST_GIT else ""
+
+
 _NO_PYTHON = (
     "no Python of 3.11 or newer is where sandboxes see it, below /usr: apt-get install python3"
 )

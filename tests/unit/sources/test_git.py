@@ -333,6 +333,26 @@ class TestAddresses:
         assert worker.fetch(url)[1] == commit
         assert looked_up == ["git.invalid"]
 
+    def test_a_git_that_would_look_it_up_again_is_not_used(
+        self,
+        worker: Worker,
+        server: GitServer,
+        app: Repository,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        app.commit({"a": "1"})
+        old = tmp_path / "bin" / "git"
+        old.parent.mkdir()
+        old.write_text("#!/bin/sh\necho git version 2.34.1\n")
+        old.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{old.parent}:{os.environ['PATH']}")
+
+        reason = worker.refused(server.url(app))
+
+        assert reason == "git version 2.34.1 is too old on this worker: 2.37 or newer is needed"
+        assert server.asked == []
+
     def test_one_bad_address_spoils_all(
         self, worker: Worker, monkeypatch: pytest.MonkeyPatch
     ) -> None:

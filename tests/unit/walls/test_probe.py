@@ -106,6 +106,23 @@ async def test_without_bubblewrap_there_is_no_sandbox_but_a_way_to_get_one(scene
 @pytest.mark.parametrize(
     ("version", "told"),
     [
+        ("git version 2.34.1", "git 2.34.1 is too old: 2.37 or newer is needed"),
+        ("something", "git of an unknown version is too old: 2.37 or newer is needed"),
+        ("git version 2.37.0.windows.1", ""),
+    ],
+)
+async def test_an_old_git_fetches_nothing(scene: Scene, version: str, told: str) -> None:
+    """It would look names up again, instead of going to the addresses that were checked."""
+    scene.install("git", version)
+
+    found = await scene.probe(Spawner())
+
+    assert found["capability/git"] == told
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
         ("bubblewrap 0.4.1", "bubblewrap 0.4.1 is too old: 0.8.0 or newer is needed"),
         ("something", "bubblewrap of an unknown version is too old: 0.8.0 or newer is needed"),
     ],
