@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from rota.sdk.answers import Run
+from rota.sdk.answers import Run, RunDetail
+from testkit.hostile import entry, link, tar
 from testkit.processes import RotaUp, processes_of
 from testkit.servers.engines import BASE, Engine
 from testkit.waiting import eventually
 from testkit.walled import INTERNET
 from tests.engines import docker, engine_room, podman
-from tests.system.jobs import Document, apply, job, settle
+from tests.system.jobs import Document, apply, job, log_of, settle
 from tests.system.walls.conftest import USERS, Machine, builder
 
 __all__ = ["docker", "engine_room", "podman"]
@@ -65,6 +66,30 @@ def scene(home: Path, engine: Engine) -> Iterator[Scene]:
         engine.thaw()
         for name in names(engine):
             engine.remove(name)
+
+
+def test_code_and_files_are_in_the_container(scene: Scene, tmp_path: Path) -> None:
+    """They are unpacked behind a wall of their own, and refused there if they are hostile."""
+    client = scene.rota.client
+    code, bad, table = tmp_path / "code.tar", tmp_path / "bad.tar", tmp_path / "table.csv"
+    code.write_bytes(tar(entry("run.sh", b'#!/bin/sh\ncat "$INPUT_TABLE"; ls\n', 0o755)))
+    bad.write_bytes(tar(link("out", "/etc/passwd"), entry("out/x", b"x")))
+    table.write_text("1,2\n")
+    given = {"table": client.upload(table)}
+    inputs = {"table": {"type": "file"}}
+
+    def ran(path: Path) -> RunDetail:
+        source = {"upload": {"digest": client.upload(path)["digest"], "name": path.name}}
+        apply(client, boxed("boxed", "./run.sh", source=source, inputs=inputs))
+        return settle(client, client.trigger("boxed", given))
+
+    good, refused = ran(code), ran(bad)
+
+    assert good.state == "COMPLETED", log_of(client, good.id)
+    assert log_of(client, good.id).splitlines()[-3:] == ["1,2", "run.sh", "table.csv"]
+    assert (refused.state, refused.cause) == ("FAILED", "source")
+    assert "leads out of the folder" in refused.message
+    assert "has no sandbox" not in log_of(client, good.id)
 
 
 class TestEnds:
