@@ -30,7 +30,7 @@ from rota.domain.output import Stream
 from rota.domain.quantities import format_duration
 from rota.domain.spec import InputType, Isolation, JobSpec, Network
 from rota.domain.walls import OfferKind
-from rota.executors.credentials import find_credential
+from rota.executors.git_credentials import find_credential
 from rota.executors.steps import SOURCE_STEP, Attempt
 from rota.executors.work_folder import Pipes
 from rota.ports.clock import Clock
