@@ -67,8 +67,7 @@ from rota.walls.probe import Prober
 from rota.walls.rooms import RUN, Rooms, reachable
 from rota.worker.attempts import Attempts
 from rota.worker.files import LinkedFiles
-from rota.worker.guard import Guard
-from rota.worker.keeper import KeeperConnection
+from rota.worker.guard import Guard, KeeperConnection
 from rota.worker.session import SessionConfig, WorkerSession
 from rota.worker.spool import OutputDeliverer, OutputSpool
 
