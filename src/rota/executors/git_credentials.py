@@ -11,7 +11,7 @@ from rota.domain.addresses import Target, parse_target
 from rota.domain.errors import Invalid
 from rota.domain.git import SCHEMES
 from rota.secret_files import is_for, path_in, projects_in, read_secret, refuse_open, tables_in
-from rota.sources.wish import Login, SourceRefused
+from rota.sources.wish import GitLogin, SourceRefused
 
 _FIELDS = ("host", "user", "password", "password_file", "key_file", "projects")
 _SECRETS = ("password", "password_file", "key_file")
@@ -29,11 +29,11 @@ class Credential:
     key_file: Path | None = None
     projects: tuple[str, ...] = ()  # whose jobs may use it
 
-    def login(self) -> Login:
+    def login(self) -> GitLogin:
         """Return what the host is shown; files are read at each use."""
         key = _read(self.key_file, self.name)
         password = self.password or _read(self.password_file, self.name).rstrip("\r\n")
-        return Login(self.user, password, key, self.origin, self.name)
+        return GitLogin(self.user, password, key, self.origin, self.name)
 
 
 def _read(path: Path | None, name: str) -> str:
@@ -46,7 +46,7 @@ def _read(path: Path | None, name: str) -> str:
         raise SourceRefused(message) from error
 
 
-def find_credential(path: Path | None, name: str, project: str, target: Target) -> Login | None:
+def find_credential(path: Path | None, name: str, project: str, target: Target) -> GitLogin | None:
     """Return what a job may show; `SourceRefused` if it names what is not for it. "": nothing."""
     if not name:
         return None

@@ -25,7 +25,7 @@ class LoginAttempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ProviderFacts:
     """What the provider said of a person; tokens of it are sealed, or None where no ring is."""
 
     person: Person | None = None  # None: a refresh without an ID token, or a login without it
@@ -116,7 +116,7 @@ class LoginStore(Protocol):
         """Make these groups admins of the installation, and no others that were made so before."""
         ...
 
-    async def open_login(self, token: NewToken, told: Told, idle: timedelta) -> None:
+    async def open_login(self, token: NewToken, told: ProviderFacts, idle: timedelta) -> None:
         """Open a session; other sessions of the person learn of their groups."""
         ...
 
@@ -136,7 +136,7 @@ class LoginStore(Protocol):
         """
         ...
 
-    async def refresh_login(self, token: str, told: Told) -> None:
+    async def refresh_login(self, token: str, told: ProviderFacts) -> None:
         """Save what the provider said at a refresh; what it did not renew stays.
 
         Terminals of the person go on from now for as long as a browser's session may last.

@@ -23,7 +23,7 @@ from rota.walls.rooms import remove_tree
 if TYPE_CHECKING:
     from rota.executors.container import ContainerExecutor
     from rota.walls.container_probe import ContainerTrial
-    from rota.walls.images import Login
+    from rota.walls.images import RegistryLogin
 
 _JOURNAL = "containers.journal"
 _NONE = "no engine is named: set container_engine to its socket, or to auto"
@@ -165,7 +165,7 @@ def _resolver(folder: Path) -> Path:
     return path
 
 
-def _logins(file: Path | None) -> tuple[dict[str, Login], dict[str, str]]:
+def _logins(file: Path | None) -> tuple[dict[str, RegistryLogin], dict[str, str]]:
     """Return the logins of registries, and why each of them is of no use."""
     from rota.walls.images import read_logins
 

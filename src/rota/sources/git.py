@@ -23,7 +23,7 @@ from rota.domain.addresses import Address, Network, Target, check_addresses
 from rota.domain.errors import Denied, Invalid
 from rota.domain.git import COMMIT, parse_repository, refs_named, submodule_url
 from rota.sources.calls import Ending, Git, TooLarge, last_line, size_of, too_large
-from rota.sources.wish import Bounds, GitWish, Login, SourceRefused, quoted, say
+from rota.sources.wish import Bounds, GitLogin, GitWish, SourceRefused, quoted, say
 
 _MOST_SUBMODULES, _DEEPEST = 100, 10
 _MOST_PACKS = 40
@@ -344,7 +344,7 @@ class _Remote:
             if ending.status:
                 raise SourceRefused(self._words(ending, settings, variables))
 
-    def _helper(self, login: Login, given: _Given) -> dict[str, str]:
+    def _helper(self, login: GitLogin, given: _Given) -> dict[str, str]:
         """Return settings by which git gets a password for this host, and for no other."""
         told = f"username={login.user}\npassword={login.password}\n"
         return {f"credential.{self._target.origin}.helper": f"!cat {given.file(told)} #"}
@@ -432,7 +432,7 @@ class _Remote:
         return found[1] if found else ""
 
 
-def _login_for(login: Login | None, target: Target) -> Login | None:
+def _login_for(login: GitLogin | None, target: Target) -> GitLogin | None:
     """Return the login, if it is for this very host: a submodule may be on another one."""
     return login if login is not None and login.origin == target.origin else None
 

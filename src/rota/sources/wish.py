@@ -22,7 +22,7 @@ class SourceRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class GitLogin:
     """What one host is shown: a user with a password, or the private key of one."""
 
     user: str = ""
@@ -41,7 +41,7 @@ class GitWish:
     ref: str = ""  # "": what its HEAD names
     commit: str = ""  # that an earlier attempt at the run found; "": `ref` says
     submodules: bool = False
-    login: Login | None = None
+    login: GitLogin | None = None
     known_hosts: str = field(default="", repr=False)  # lines of that file; "": ssh is not allowed
     authorities: str = field(default="", repr=False)  # certificates instead of the system's
     allows_http: bool = False
@@ -71,7 +71,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SourceWish:
     """All that is to be in the folder when the first step begins."""
 
     folder: str
@@ -83,11 +83,11 @@ class Wish:
         return json.dumps(asdict(self)).encode()
 
     @classmethod
-    def decode(cls, data: bytes) -> Wish:
+    def decode(cls, data: bytes) -> SourceWish:
         fields: dict[str, Any] = json.loads(data)
         git, login = fields["git"], None
         if git is not None and git["login"] is not None:
-            login = Login(**git["login"])
+            login = GitLogin(**git["login"])
         if git is not None:
             git = GitWish(**{**git, "login": login, "opened": tuple(git["opened"])})
         return cls(
@@ -99,7 +99,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SourceReport:
     """How it went."""
 
     error: str = ""  # "": all is there
@@ -110,7 +110,7 @@ class Told:
         os.pwrite(descriptor, json.dumps(asdict(self)).encode(), 0)
 
     @classmethod
-    def read(cls, descriptor: int) -> Told | None:
+    def read(cls, descriptor: int) -> SourceReport | None:
         """Return what was told; None: nothing that makes sense.
 
         Hostile data was read by who tells it, and may tell it anything by now.

@@ -73,7 +73,7 @@ def _host_and_path(name: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class RegistryLogin:
     """Way into a registry, of the worker's settings."""
 
     name: str
@@ -108,7 +108,7 @@ class Login:
         return {"username": self.user, "password": password, "serveraddress": server}
 
 
-def read_logins(path: Path) -> dict[str, Login]:
+def read_logins(path: Path) -> dict[str, RegistryLogin]:
     """Read the file of logins; raise `ValueError` with what is wrong in it.
 
     One with a password in it must be readable by its owner only.
@@ -123,13 +123,13 @@ def read_logins(path: Path) -> dict[str, Login]:
 _FIELDS = ("host", "user", "password", "password_file", "projects")
 
 
-def _login(where: str, name: str, fields: Mapping[str, Any]) -> Login:
+def _login(where: str, name: str, fields: Mapping[str, Any]) -> RegistryLogin:
     for key in ("host", "user"):
         if not isinstance(fields.get(key), str) or not fields[key]:
             raise ValueError(f"{where} needs {key}")
     if ("password" in fields) == ("password_file" in fields):
         raise ValueError(f"{where} needs password or password_file, one of them")
-    return Login(
+    return RegistryLogin(
         name=name,
         host=_host_and_path(f"{fields['host']}/image")[0],
         user=fields["user"],
@@ -142,7 +142,7 @@ def _login(where: str, name: str, fields: Mapping[str, Any]) -> Login:
 class Images:
     """Images of an engine, for the jobs of one worker."""
 
-    def __init__(self, engine: Engine, logins: Mapping[str, Login]) -> None:
+    def __init__(self, engine: Engine, logins: Mapping[str, RegistryLogin]) -> None:
         self._engine = engine
         self._logins = logins
         self._hosts = {login.host for login in logins.values()}
@@ -165,7 +165,7 @@ class Images:
                     raise ImageRefused(self._why_not_there(reference, image))
             return await self._pull(reference, login)
 
-    def _login(self, name: str, reference: Reference, project: str) -> Login | None:
+    def _login(self, name: str, reference: Reference, project: str) -> RegistryLogin | None:
         if not name:
             return None
         login = self._logins.get(name)
@@ -186,7 +186,7 @@ class Images:
             return None
         return image
 
-    def _is_granted(self, login: Login | None, reference: Reference, image: Image) -> bool:
+    def _is_granted(self, login: RegistryLogin | None, reference: Reference, image: Image) -> bool:
         if reference.host not in self._hosts:
             return True
         name = "" if login is None else login.name
@@ -200,7 +200,7 @@ class Images:
             " never: with if_missing the registry is asked once whether this job may have it"
         )
 
-    async def _pull(self, reference: Reference, login: Login | None) -> Image:
+    async def _pull(self, reference: Reference, login: RegistryLogin | None) -> Image:
         try:
             credentials = None if login is None else login.credentials()
             await self._engine.pull(str(reference), credentials)
@@ -218,7 +218,7 @@ class Images:
 _REFUSALS = ("unauthorized", "denied", "authentication required", "no basic auth", "forbidden")
 
 
-def _why_not_pulled(reference: Reference, login: Login | None, reason: str) -> str:
+def _why_not_pulled(reference: Reference, login: RegistryLogin | None, reason: str) -> str:
     message = f"{reference} could not be pulled: {reason}"
     if not any(word in reason.lower() for word in _REFUSALS):
         return message

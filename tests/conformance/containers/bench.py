@@ -29,7 +29,7 @@ from rota.walls.container import MountRoot, security_options
 from rota.walls.engine import PATIENCE, EnginePatience
 from rota.walls.engine import Engine as EngineClient
 from rota.walls.hold import write_programs
-from rota.walls.images import Images, Login
+from rota.walls.images import Images, RegistryLogin
 from rota.walls.leftovers import Journal, Sweeper, labels_of
 from testkit.servers.engines import BASE, Engine
 
@@ -69,7 +69,7 @@ def ground_on(
     engine: Engine,
     folder: Path,
     *,
-    logins: Sequence[Login] = (),
+    logins: Sequence[RegistryLogin] = (),
     roots: Sequence[MountRoot] = (),
     patience: EnginePatience = PATIENCE,
 ) -> ContainerGround:

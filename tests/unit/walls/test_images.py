@@ -8,7 +8,7 @@ import pytest
 
 from rota.domain.spec import Container, PullPolicy
 from rota.walls.engine import Engine, EngineRefused, Image
-from rota.walls.images import ImageRefused, Images, Login, parse_reference, read_logins
+from rota.walls.images import ImageRefused, Images, RegistryLogin, parse_reference, read_logins
 
 DIGEST = f"sha256:{'a' * 64}"
 
@@ -69,7 +69,7 @@ def engine() -> FakeEngine:
 
 @pytest.fixture
 def images(engine: FakeEngine) -> Images:
-    team = Login("team", "registry.example.org", "robot", "right", projects=("shop",))
+    team = RegistryLogin("team", "registry.example.org", "robot", "right", projects=("shop",))
     return Images(cast(Engine, engine), {"team": team})
 
 
