@@ -65,7 +65,7 @@ from rota.walls.container import (
 )
 from rota.walls.disk import DiskLimited
 from rota.walls.engine import (
-    Engine,
+    ContainerEngine,
     EngineAway,
     EngineOutput,
     EngineRefused,
@@ -134,7 +134,7 @@ class MountedFolder(WorkFolder):
 class ContainerGround:
     """What containers of a worker have in common."""
 
-    engine: Engine
+    engine: ContainerEngine
     images: Images
     sweeper: Sweeper
     keeper: Keeper

@@ -97,12 +97,12 @@ async def _open(settings: ContainerSettings, place: ContainerPlace) -> Container
     # The client of engines is a package that few workers need, and takes a while to load.
     from rota.executors.container import ContainerExecutor, ContainerGround
     from rota.walls.container_probe import ContainerTrial
-    from rota.walls.engine import Engine
+    from rota.walls.engine import ContainerEngine
     from rota.walls.images import Images
     from rota.walls.leftovers import Journal, Sweeper, labels_of
 
     socket = find_socket(settings.engine)
-    engine = Engine(socket) if socket else None
+    engine = ContainerEngine(socket) if socket else None
     labels = labels_of(place.worker, place.folder)
     sweeper = Sweeper(Journal(place.folder / _JOURNAL), place.clock)
     is_reachable = engine is not None and not why_no_socket(socket)

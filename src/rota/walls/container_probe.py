@@ -32,7 +32,7 @@ from rota.walls.container import (
     ulimits,
     why_no_socket,
 )
-from rota.walls.engine import Engine, EngineAway, EngineFacts, EngineRefused
+from rota.walls.engine import ContainerEngine, EngineAway, EngineFacts, EngineRefused
 from rota.walls.leftovers import Sweeper
 from rota.walls.network import NetworkFailed
 
@@ -51,7 +51,7 @@ log = structlog.get_logger()
 class ContainerTrial:
     """Trial of an engine, with a folder of the worker's own."""
 
-    engine: Engine
+    engine: ContainerEngine
     sweeper: Sweeper
     keeper: Keeper
     labels: Mapping[str, str]

@@ -117,7 +117,7 @@ class Usage:
     memory_bytes: int = 0  # the most, where the kernel tells it; else now
 
 
-class Engine:
+class ContainerEngine:
     """Connection to the engine behind a socket. Containers go by the names that we gave them."""
 
     def __init__(self, socket: str, patience: EnginePatience = PATIENCE) -> None:

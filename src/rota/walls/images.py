@@ -16,7 +16,7 @@ from typing import Any
 
 from rota.domain.spec import Container, PullPolicy
 from rota.secret_files import is_for, path_in, projects_in, read_secret, refuse_open, tables_in
-from rota.walls.engine import Engine, EngineRefused, Image
+from rota.walls.engine import ContainerEngine, EngineRefused, Image
 
 _DOCKER_HUB = "docker.io"
 _HUB_NAMES = ("index.docker.io", "registry-1.docker.io")
@@ -142,7 +142,7 @@ def _login(where: str, name: str, fields: Mapping[str, Any]) -> RegistryLogin:
 class Images:
     """Images of an engine, for the jobs of one worker."""
 
-    def __init__(self, engine: Engine, logins: Mapping[str, RegistryLogin]) -> None:
+    def __init__(self, engine: ContainerEngine, logins: Mapping[str, RegistryLogin]) -> None:
         self._engine = engine
         self._logins = logins
         self._hosts = {login.host for login in logins.values()}
