@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import Any
 
 from rota.domain.addresses import Target
-from rota.domain.errors import Invalid, quoted
+from rota.domain.errors import Invalid
 from rota.domain.http import KEY_HEADER, SAFE, Built, Facts, build, values_of
 from rota.domain.http import OWN_HEADERS as _OF_HTTP
 from rota.domain.http import RUN_FACTS as _OF_RUNS
@@ -133,14 +133,6 @@ def _check_progress(progress: Progress) -> None:
 
 def _malformed(message: str) -> Invalid:
     return Invalid(message, code="bad_report")
-
-
-def parse_state(text: str) -> ReportState:
-    try:
-        return ReportState(text.lower())
-    except ValueError:
-        known = ", ".join(ReportState)
-        raise Invalid(f"{quoted(text)} is not one of {known}", code="bad_report") from None
 
 
 class Judgement(StrEnum):

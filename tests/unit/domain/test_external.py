@@ -24,7 +24,6 @@ from rota.domain.external import (
     check_report,
     judge,
     next_try,
-    parse_state,
     place_of,
     secrets_of,
     share_done,
@@ -157,11 +156,6 @@ class TestReports:
     def test_whatever_goes_is_taken(self) -> None:
         check_report(said(1, progress=Progress(3, 8), message="x", output="x" * 65_536))
         check_report(said(2, ReportState.COMPLETED, outputs={"id": 7}))
-
-    def test_states_have_words(self) -> None:
-        assert parse_state("Completed") is ReportState.COMPLETED
-        with pytest.raises(Invalid, match="is not one of processing, completed"):
-            parse_state("done")
 
     def test_a_share_is_of_a_hundred(self) -> None:
         assert share_done(0.375) == Progress(37.5, 100.0)
