@@ -136,7 +136,7 @@ def _malformed(message: str) -> Invalid:
 
 
 class Judgement(StrEnum):
-    """What becomes of a report."""
+    """Judgement of a report: whether it counts."""
 
     ACCEPTED = "accepted"
     REPEATED = "repeated"  # it was accepted before: the same answer
@@ -147,7 +147,7 @@ class Judgement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What is known of the reports of an attempt."""
+    """Latest report of an attempt that was accepted."""
 
     number: int = 0  # of the last one that was accepted; 0: there was none
     digest: str = ""  # of that one

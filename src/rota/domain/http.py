@@ -54,7 +54,7 @@ Json = Any
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the values of requests are taken from."""
+    """Facts that values of requests are taken from."""
 
     inputs: Mapping[str, Any]
     run: Mapping[str, str]  # by `RUN_FACTS`

@@ -132,7 +132,7 @@ class MountedFolder(WorkFolder):
 
 @dataclass(frozen=True, slots=True)
 class ContainerGround:
-    """What containers of a worker have in common."""
+    """Parts that all containers of a worker share: engine, images, folders, networks."""
 
     engine: ContainerEngine
     images: Images

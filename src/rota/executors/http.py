@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class HttpGround:
-    """What jobs of type `http` have of their worker."""
+    """Parts that jobs of type `http` share: connections, secrets, whether any may start."""
 
     outgoing: Outgoing
     secrets: WorkerSecrets

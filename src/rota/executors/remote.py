@@ -81,7 +81,7 @@ class RemoteAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What came of one look at the work."""
+    """Result of one look at the work."""
 
     status: WorkStatus  # its state is None if it tells nothing
     wait: timedelta | None = None  # what was asked for until the next one; None: nothing

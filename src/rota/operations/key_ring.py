@@ -21,7 +21,7 @@ _BATCH = 200  # sessions
 
 @dataclass(frozen=True, slots=True)
 class Rewrapped:
-    """What was done of a pass over the store."""
+    """Progress of a pass over the store."""
 
     count: int = 0  # values that were wrapped anew
     after: str | None = None  # where the pass goes on; None: it is over

@@ -52,7 +52,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """What a person brings back from the provider, and what their browser has kept."""
+    """Answer that a person brings back from the provider, and what their browser has kept."""
 
     state: str
     browser: str = field(repr=False)

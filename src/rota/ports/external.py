@@ -27,7 +27,7 @@ class Reporting:
 
 @dataclass(frozen=True, slots=True)
 class ReportTaken:
-    """What became of a report."""
+    """Report that was judged, and how its run stands."""
 
     judgement: Judgement
     run: RunId
@@ -39,7 +39,7 @@ class ReportTaken:
 
 @dataclass(frozen=True, slots=True)
 class ReportToken:
-    """What a token for reports is for."""
+    """Attempt that a token for reports is for."""
 
     run: RunId
     attempt: int
@@ -100,7 +100,7 @@ class ExternalAttempt:
 
 @dataclass(frozen=True, slots=True)
 class ExternalDue:
-    """What there is to do for work of other systems."""
+    """Whether there is anything to do for work of other systems."""
 
     silent: bool
     announcements: bool

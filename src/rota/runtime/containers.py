@@ -38,7 +38,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Containers:
-    """What a worker has of containers."""
+    """Containers of a worker: its offers, and the executor if there is an engine."""
 
     offers: tuple[Offer, ...]
     is_swept: bool  # it is certain that no container of an earlier life is left

@@ -71,7 +71,7 @@ def _empty(folder: Path) -> None:
 
 @dataclass(slots=True)
 class _Sum:
-    """What a repository and its submodules are together: the same one may be there many times."""
+    """Size of a repository and its submodules together: the same one may be there many times."""
 
     top: Path  # the folder of all of them
     bounds: Bounds

@@ -1,4 +1,4 @@
-"""What the program that fetches a source is told, and what it tells: JSON through descriptors."""
+"""Messages to and from the program that fetches a source: JSON through descriptors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SourceRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class GitLogin:
-    """What one host is shown: a user with a password, or the private key of one."""
+    """Login that one host is shown: a user with a password, or the private key of one."""
 
     user: str = ""
     password: str = field(default="", repr=False)
@@ -130,7 +130,7 @@ _TOLD = ("error", "cause", "commit")
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """What the settings of a worker say about sources."""
+    """Settings of a worker about sources."""
 
     credentials: Path | None = None  # file of credentials for git
     known_hosts: Path | None = None  # file of the keys of hosts; None: no ssh

@@ -56,7 +56,7 @@ _KEPT = timedelta(days=90) // _MICROSECOND  # how long late reports are told fro
 
 
 def due(now: int) -> Script[ExternalDue]:
-    """What there is to do: asked often, and nearly always nothing."""
+    """Whether there is anything to do: asked often, and nearly always nothing."""
     [row] = yield query("any_external_due", now=now, pool=EXTERNAL_POOL)
     return ExternalDue(bool(row["silent"]), bool(row["announcements"]), bool(row["waiting"]))
 

@@ -217,7 +217,7 @@ def _take(tx: Tx, token: str, older: timedelta, lasts: timedelta) -> Script[Take
 
 
 def save_refresh(tx: Tx, token: str, told: ProviderFacts) -> Script[None]:
-    """What the provider said at a refresh."""
+    """Keep what the provider said at a refresh."""
     yield query(
         "save_refresh",
         token=token,
@@ -328,7 +328,7 @@ def decide_device(tx: Tx, code: str, session: str, *, is_approved: bool) -> Scri
 
 
 def poll_device(tx: Tx, device: str, token: NewToken) -> Script[Polled]:
-    """What a terminal is told; once it was let in, its token is made."""
+    """Answer a terminal that polls; once it was let in, its token is made."""
     rows = yield query("device_to_poll", device=device)
     if not rows or rows[0]["expires_at"] <= tx.now or rows[0]["state"] == "used":
         return Polled.EXPIRED

@@ -85,7 +85,7 @@ def _values(now: int, run: RunId, row: Row, shape: str, rules: RunRules) -> tupl
 
 
 def probes_of(claimed: Sequence[str]) -> Script[dict[int, Row]]:
-    """What the probes among claimed runs ask about, by their position."""
+    """The runs and attempts that probes among claimed runs ask about, by their position."""
     rows = {row["run_id"]: row for row in (yield query("probes_of_runs", ids=claimed))}
     return {at: rows[run] for at, run in enumerate(claimed) if run in rows}
 

@@ -33,7 +33,7 @@ Connect = Callable[[str], Awaitable[WayOut]]  # by the name of a container that 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What runs in a container."""
+    """Command that runs in a container."""
 
     argv: Sequence[str]
     env: Mapping[str, str]

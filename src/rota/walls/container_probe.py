@@ -1,4 +1,4 @@
-"""What a worker's engine can do for containers of jobs: tried when the worker starts.
+"""Trial of what a worker's engine can do for containers of jobs, when the worker starts.
 
 The trial is a container like those of jobs, of an image that has nothing in it. The same image does
 one more thing: a worker that is not root has what other users left in its folders removed by it.

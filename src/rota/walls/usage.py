@@ -1,4 +1,4 @@
-"""What a container took of its machine: by its cgroup where the worker sees it, else by its engine.
+"""Usage of a container: by its cgroup where the worker sees it, else by its engine.
 
 Only the cgroup knows the most memory that was taken (Podman does not tell) and whether the kernel
 killed something for it (engines tell that of first processes only).
