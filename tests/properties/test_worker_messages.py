@@ -29,8 +29,8 @@ from rota.domain.spec import (
     Schedule,
     Step,
 )
+from rota.link import grpc_attempts
 from rota.link import grpc_messages as messages
-from rota.link import grpc_notes
 from rota.ports.work import (
     MAX_AMOUNT,
     MAX_FENCE,
@@ -244,8 +244,8 @@ BOTH_WAYS: dict[str, tuple[Any, Any, Any]] = {
     "chunk": (CHUNKS, messages.chunk_message, messages.chunk_from),
     "progress": (
         st.builds(Progress, NAMES, FENCE_NUMBERS, NUMBERS, st.none() | NUMBERS, TEXTS),
-        grpc_notes.progress_message,
-        grpc_notes.progress_from,
+        grpc_attempts.progress_message,
+        grpc_attempts.progress_from,
     ),
     "note": (
         st.builds(
@@ -259,8 +259,8 @@ BOTH_WAYS: dict[str, tuple[Any, Any, Any]] = {
             TOTALS,
             TEXTS,
         ),
-        grpc_notes.note_message,
-        grpc_notes.note_from,
+        grpc_attempts.note_message,
+        grpc_attempts.note_from,
     ),
     "welcome": (
         st.builds(
@@ -401,8 +401,8 @@ READERS: dict[Any, Any] = {
     pb.Starts: messages.starts_from,
     pb.Report: messages.report_from,
     pb.OutputChunk: messages.chunk_from,
-    pb.Progress: grpc_notes.progress_from,
-    pb.StepNote: grpc_notes.note_from,
+    pb.Progress: grpc_attempts.progress_from,
+    pb.StepNote: grpc_attempts.note_from,
     pb.Welcome: messages.welcome_from,
     pb.BeatAnswer: messages.beat_answer_from,
     pb.StartAnswer: messages.start_answer_from,

@@ -16,11 +16,11 @@ from msgspec import structs
 from rota.api.plans import Change, Plan, PlannedCalendar, PlannedCart, PlannedDeclaration
 from rota.cli import times
 from rota.cli.failures import FileRefused, counted, describe_problem
-from rota.cli.files import STANDARD_INPUT, NamedText, read_text, with_items
 from rota.cli.options import DISPLAY, REMOTE, Display, Format, Remote
 from rota.cli.printing import print_data
 from rota.cli.references import Answered, ask
 from rota.cli.terminal import MANY, CommandFailed, Exit, Terminal, inert, width_of
+from rota.cli.texts import STANDARD_INPUT, NamedText, read_app, read_text, with_items
 from rota.runtime.offline import CheckedFile, CheckedItems, check_file
 from rota.runtime.offline import Problem as FileProblem
 from rota.sdk.answers import Problem
@@ -177,8 +177,6 @@ def _sources(files: tuple[Path, ...], app: str | None) -> list[NamedText]:
         raise CommandFailed("there is nothing to apply", code=Exit.USAGE, hint=hint)
     sources = [with_items(read_text(path), path.parent) for path in files]
     if app is not None:
-        from rota.cli.files import read_app  # files do not wait for the SDK
-
         sources.append(read_app(app))
     return sources
 

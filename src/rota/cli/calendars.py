@@ -12,7 +12,6 @@ from cyclopts import App, Parameter
 from rota.api.calendars import Calendar, CalendarDetail, CalendarWindow
 from rota.cli import times
 from rota.cli.failures import FileRefused
-from rota.cli.files import NamedText, read_text
 from rota.cli.options import DESTROYING, REMOTE, WRITING, AtMost, Destroying, Remote, Writing
 from rota.cli.printing import (
     Column,
@@ -25,6 +24,7 @@ from rota.cli.printing import (
 )
 from rota.cli.references import ask, ask_list, complete_calendars
 from rota.cli.terminal import CommandFailed, Exit, Terminal, inert
+from rota.cli.texts import NamedText, read_text
 from rota.sdk.client import Client
 from rota.sdk.errors import Invalid
 

@@ -17,12 +17,12 @@ from rota.cli import times
 from rota.cli.cart_views import plan_lines, write_planned
 from rota.cli.cart_watching import watch_cart
 from rota.cli.failures import FileRefused, counted
-from rota.cli.files import NamedText, nearest_file, read_text
+from rota.cli.files import as_inputs
 from rota.cli.options import Destroying, Duration, Format, Instant, Remote, take_time
 from rota.cli.printing import print_one
 from rota.cli.references import Answered, ask, page_address
 from rota.cli.terminal import MANY, CommandFailed, Exit, Rehearsed, Terminal, inert
-from rota.cli.uploads import as_inputs
+from rota.cli.texts import NamedText, nearest_file, read_text
 from rota.sdk import errors
 from rota.sdk.carts import Item, encoded_item
 from rota.sdk.client import Client

@@ -12,7 +12,7 @@ from rota.cli.options import Display, Format
 from rota.cli.printing import print_data
 from rota.cli.references import ask
 from rota.cli.terminal import Exit, Screen, Terminal, bar, cut, inert, width_of
-from rota.cli.watching import elapsed, progress_words, show_event
+from rota.cli.watching import elapsed, progress_words, show_news
 from rota.sdk.answers import RunningItem, TimeNews
 from rota.sdk.client import Client
 from rota.sdk.watching import CartNews
@@ -139,23 +139,11 @@ def watch_cart(client: Client, cart: str, display: Display, *, timeout: timedelt
     is_data = display.format in (Format.JSON, Format.JSONL)
     progress = ProgressDisplay(terminal, terminal.out if is_for_people else terminal.err)
     seconds = None if timeout is None else timeout.total_seconds()
-    settled: CartDetail | None = None
-    try:
-        for news in client.follow_cart(cart, seconds):
-            settled = news if isinstance(news, CartDetail) else settled
-            if is_data:
-                show_event(terminal, news)
-            else:
-                progress.take(news)
-    except KeyboardInterrupt:
-        progress.end_line()
-        terminal.tell(f"stopped watching; {cart} goes on · rota cart watch {cart}")
-        return Exit.INTERRUPTED
-    except TimeoutError:
-        progress.end_line()
-        terminal.tell(f"{cart} is still going · rota cart watch {cart}")
-        return Exit.STILL_GOING
-    assert settled is not None  # following hands out at least the cart that is settled
+    news = client.follow_cart(cart, seconds)
+    settled = show_news(news, progress, terminal, f"rota cart watch {cart}", is_data=is_data)
+    if isinstance(settled, Exit):
+        return settled
+    assert isinstance(settled, CartDetail), "following hands out the settled cart as the last"
     progress.settle()
     if is_data:
         return exit_of_cart(settled)

@@ -13,10 +13,10 @@ from cyclopts.validators import Number
 
 from rota.cli import times
 from rota.cli.failures import counted, describe_problem, errors_as_failures
-from rota.cli.files import read_text
 from rota.cli.options import DISPLAY, Display, Format
 from rota.cli.printing import print_data
 from rota.cli.terminal import CommandFailed, Exit, Terminal, inert
+from rota.cli.texts import read_text
 from rota.runtime import offline
 from rota.runtime.offline import MOST_EXPLAINED, Explanation, host_timezone, import_crontab
 

@@ -81,7 +81,7 @@ def logout(*, remote: Remote = REMOTE) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """What the server said to a terminal that wants to be let in."""
+    """Answer of the server to a terminal that wants to be let in."""
 
     device: str
     code: str

@@ -33,7 +33,7 @@ GROUPS: tuple[tuple[str, tuple[Command, ...]], ...] = (
         "Define jobs",
         (
             Command("apply", "rota.cli.apply:app", "Create and update jobs from files"),
-            Command("upload", "rota.cli.uploads:app", "Upload files that jobs and runs name"),
+            Command("upload", "rota.cli.files:app", "Upload files that jobs and runs name"),
             Command("validate", "rota.cli.apply:validate", "Check job files without a server"),
             Command("import", "rota.cli.cron:import_app", "Turn a crontab into a job file"),
             Command("cron", "rota.cli.cron:app", "Explain a schedule, show its next times"),

@@ -26,9 +26,9 @@ from cyclopts import (
 
 from rota import __version__
 from rota.cli.failures import exit_of, explain_failure
-from rota.cli.files import STANDARD_INPUT
 from rota.cli.main import COMMANDS
 from rota.cli.terminal import CommandFailed, Exit, Rehearsed, inert
+from rota.cli.texts import STANDARD_INPUT
 from rota.sdk.errors import RotaApiError
 
 if TYPE_CHECKING:

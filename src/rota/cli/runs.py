@@ -10,9 +10,9 @@ from typing import Annotated, Literal, NoReturn
 from cyclopts import App, Parameter
 
 from rota.cli import times
-from rota.cli.artifacts import artifacts, download
 from rota.cli.external import external_pairs, report
 from rota.cli.failures import counted
+from rota.cli.files import artifacts, download
 from rota.cli.job_views import walls_words
 from rota.cli.logs import logs
 from rota.cli.options import (

@@ -15,12 +15,12 @@ from cyclopts.validators import Number
 from rota.api.forecasts import Comparison, SimulatedJob, SimulationReport
 from rota.cli import times
 from rota.cli.failures import counted, describe_problem
-from rota.cli.files import read_text
 from rota.cli.forecasts import key_words
 from rota.cli.options import REMOTE, Duration, Format, Remote
 from rota.cli.printing import Column, print_data, print_one, write_table
 from rota.cli.references import ask, complete_jobs
 from rota.cli.terminal import CommandFailed, Exit, Terminal, drawn_progress, inert
+from rota.cli.texts import read_text
 from rota.runtime.offline import (
     DEFAULT_POOL,
     Invalid,

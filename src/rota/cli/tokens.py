@@ -34,7 +34,7 @@ T = TypeVar("T", Token, WorkerToken, JoinToken)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a token is for, as somebody asked for it."""
+    """Use of a token, as somebody asked for it: project, verbs, role."""
 
     installation: bool = False  # else for one project
     verbs: tuple[str, ...] | None = None  # None: what its role allows

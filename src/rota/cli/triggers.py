@@ -12,12 +12,12 @@ from cyclopts.validators import Number
 
 from rota.cli import times
 from rota.cli.failures import counted
+from rota.cli.files import as_inputs
 from rota.cli.job_views import range_words, span
 from rota.cli.options import Duration, Instant, Priority, Remote, Writing, take_time
 from rota.cli.printing import print_one
 from rota.cli.references import Answered, ask, page_address
 from rota.cli.terminal import MANY, CommandFailed, Exit, Terminal, inert
-from rota.cli.uploads import as_inputs
 from rota.cli.watching import watch
 from rota.sdk.answers import Backfill, Run, SkippedDueTimes
 from rota.sdk.client import Client

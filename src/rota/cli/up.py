@@ -14,12 +14,12 @@ from cyclopts import Parameter
 from rota import __version__
 from rota.cli.cart_watching import watch_cart
 from rota.cli.failures import FileRefused, counted, errors_as_failures
-from rota.cli.files import read_text, require_app
 from rota.cli.options import DESTROYING, Destroying, Display, WholeNumber
 from rota.cli.references import ask
 from rota.cli.servers import words_of_default
 from rota.cli.setup import load_settings
 from rota.cli.terminal import CommandFailed, Exit, Terminal
+from rota.cli.texts import read_text, require_app
 from rota.runtime import machine, server
 from rota.runtime.offline import check_file
 from rota.runtime.server import Running

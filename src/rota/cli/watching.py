@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import TextIO
+from typing import Protocol, TextIO, TypeVar
 
 from msgspec.json import encode
 
@@ -37,6 +38,9 @@ from rota.sdk.answers import (
 )
 from rota.sdk.client import Client
 from rota.sdk.watching import CartNews, RunNews
+
+N = TypeVar("N", RunNews, CartNews)
+N_contra = TypeVar("N_contra", contravariant=True)
 
 _MARKS = {"completed": "✔", "skipped": "–"}
 _LONGEST_MESSAGE = 200  # cells
@@ -441,26 +445,50 @@ def watch(client: Client, run: str, display: Display, *, timeout: timedelta | No
     is_data = display.format in (Format.JSON, Format.JSONL)
     transcript = Transcript(client, terminal, terminal.out if is_for_people else terminal.err)
     seconds = None if timeout is None else timeout.total_seconds()
-    ended: RunDetail | None = None
-    try:
-        for news in client.follow_run(run, seconds, lines=None if is_data else _NEWEST):
-            ended = news if isinstance(news, RunDetail) else None
-            if is_data:
-                show_event(terminal, news)
-            else:
-                transcript.take(news)
-    except KeyboardInterrupt:
-        transcript.end_line()
-        terminal.tell(f"stopped watching; {run} goes on · rota run watch {run}")
-        return Exit.INTERRUPTED
-    except TimeoutError:
-        transcript.end_line()
-        terminal.tell(f"{run} is still going · rota run watch {run}")
-        return Exit.STILL_GOING
-    assert ended is not None  # following hands out the run that has ended as the last
+    news = client.follow_run(run, seconds, lines=None if is_data else _NEWEST)
+    ended = show_news(news, transcript, terminal, f"rota run watch {run}", is_data=is_data)
+    if isinstance(ended, Exit):
+        return ended
+    assert isinstance(ended, RunDetail), "following hands out the run that has ended as the last"
     if not is_for_people and not is_data:
         print_data(display, ask(client, Client.get_run(run)).data)
     return OF_FINAL_STATE.get(ended.state, Exit.UNEXPECTED)
+
+
+class Drawing(Protocol[N_contra]):
+    """Drawing of what is watched, for people."""
+
+    def take(self, news: N_contra, /) -> None: ...
+
+    def end_line(self) -> None: ...
+
+
+def show_news(
+    news: Iterable[N], drawing: Drawing[N], terminal: Terminal, command: str, *, is_data: bool
+) -> N | Exit:
+    """Show all that happens, drawn or as data; return the last of it.
+
+    Or return how the command ends if somebody stopped it, or its time was over before: then it
+    tells the `command` by which watching goes on.
+    """
+    last: N | None = None
+    watched = command.rpartition(" ")[2]
+    try:
+        for last in news:
+            if is_data:
+                show_event(terminal, last)
+            else:
+                drawing.take(last)
+    except KeyboardInterrupt:
+        drawing.end_line()
+        terminal.tell(f"stopped watching; {watched} goes on · {command}")
+        return Exit.INTERRUPTED
+    except TimeoutError:
+        drawing.end_line()
+        terminal.tell(f"{watched} is still going · {command}")
+        return Exit.STILL_GOING
+    assert last is not None, "following hands out at least what is settled"
+    return last
 
 
 def show_event(terminal: Terminal, news: RunNews | CartNews) -> None:

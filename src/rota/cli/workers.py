@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated
 
@@ -293,29 +294,31 @@ app.command(join_app)
 Name = Annotated[str, Parameter(help="Name of a worker.")]
 
 
-@app.default
-def start(
-    *,
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Starting:
+    """Options of a worker that starts; what is not given is as the settings say."""
+
     server: Annotated[
         str | None,
         Parameter(
             metavar="HOST:PORT,…",
             help="The servers it serves, any of them. Default: that of this data folder.",
         ),
-    ] = None,
-    name: Annotated[str | None, Parameter(help="Name of the worker. Default: the host's.")] = None,
-    pool: Annotated[str | None, Parameter(help="Pool it serves.")] = None,
-    slots: Annotated[WholeNumber | None, Parameter(help="Attempts it runs at once.")] = None,
+    ] = None
+    name: Annotated[str | None, Parameter(help="Name of the worker. Default: the host's.")] = None
+    pool: Annotated[str | None, Parameter(help="Pool it serves.")] = None
+    slots: Annotated[WholeNumber | None, Parameter(help="Attempts it runs at once.")] = None
     label: Annotated[
         tuple[str, ...], Parameter(metavar="KEY=VALUE", help="A label of it; repeatable.")
-    ] = (),
+    ] = ()
     resources: Annotated[
         str | None,
         Parameter(
             metavar="NAME=AMOUNT,…",
             help="What it offers, as cpu=4,memory=8GiB. Default: cores and memory it may use.",
         ),
-    ] = None,
+    ] = None
     lease: Annotated[
         str | None,
         Parameter(
@@ -323,19 +326,25 @@ def start(
             help="How long its runs survive without a server, and are waited for if it vanishes."
             " Default: what its server says.",
         ),
-    ] = None,
+    ] = None
     app: Annotated[
         str | None, Parameter(metavar="MODULE:APP", help="App whose Python functions it serves.")
-    ] = None,
-    log_level: Annotated[str | None, Parameter(help="debug, info, warning or error.")] = None,
+    ] = None
+    log_level: Annotated[str | None, Parameter(help="debug, info, warning or error.")] = None
     join_token: Annotated[
         str | None,
         Parameter(help="What it joins with at its first start; better in ROTA_JOIN_TOKEN."),
-    ] = None,
+    ] = None
     replace: Annotated[
         bool, Parameter(negative=(), help="Join anew, in place of the worker of this name.")
-    ] = False,
-) -> None:
+    ] = False
+
+
+AS_SET = Starting()
+
+
+@app.default
+def start(*, given: Starting = AS_SET) -> None:
     """Start a worker; Ctrl-C lets its runs finish, then ends.
 
     For servers elsewhere it joins with a token of `rota worker join-token create`, in
@@ -349,22 +358,22 @@ def start(
     from rota.runtime import worker
 
     settings = load_settings(
-        server=server,
-        worker_name=name,
-        pool=pool,
-        slots=slots,
-        labels=",".join(label) or None,
-        resources=resources,
-        worker_lease=lease,
-        app=app,
-        log_level=log_level,
-        join_token=join_token,
+        server=given.server,
+        worker_name=given.name,
+        pool=given.pool,
+        slots=given.slots,
+        labels=",".join(given.label) or None,
+        resources=given.resources,
+        worker_lease=given.lease,
+        app=given.app,
+        log_level=given.log_level,
+        join_token=given.join_token,
     )
-    if replace and not settings.join_token:
+    if given.replace and not settings.join_token:
         hint = "set ROTA_JOIN_TOKEN to what `rota worker join-token create` shows"
         raise CommandFailed("--replace needs a join token", code=Exit.USAGE, hint=hint)
     with errors_as_failures():
-        worker.main(settings, replaces=replace)
+        worker.main(settings, replaces=given.replace)
 
 
 @app.command(name="list")

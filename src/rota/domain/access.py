@@ -1,4 +1,4 @@
-"""What a caller may do: roles by project, narrowed by the token that was shown.
+"""Access of a caller: roles by project, narrowed by the token that was shown.
 
 A role is held in a project, or in `*`: in every project and in the installation itself. What
 counts in a project is the higher of the two, and never more than the token's own role. A token may
@@ -207,7 +207,7 @@ class AbleAdmin:
 
 @dataclass(frozen=True, slots=True)
 class TokenTerms:
-    """What a token of a program is for."""
+    """Terms of a program's token: its project, its verbs, its lifetime."""
 
     project: str | None = None  # the only one; None: the installation, with all projects
     verbs: frozenset[Verb] | None = None  # all that it may do; None: what its role allows

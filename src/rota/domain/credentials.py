@@ -21,7 +21,7 @@ _SHOWN_CHARACTERS = 8
 
 
 class SecretKind(StrEnum):
-    """What a secret opens, by the letter in it."""
+    """Kinds of secrets, by the letter in each."""
 
     PROGRAM = "t"
     TERMINAL = "c"  # a session of the CLI

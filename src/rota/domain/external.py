@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import Any
 
 from rota.domain.addresses import Target
-from rota.domain.errors import Invalid, quoted
+from rota.domain.errors import Invalid
 from rota.domain.http import KEY_HEADER, SAFE, Built, Facts, build, values_of
 from rota.domain.http import OWN_HEADERS as _OF_HTTP
 from rota.domain.http import RUN_FACTS as _OF_RUNS
@@ -42,8 +42,8 @@ _LONGEST_PAUSE = timedelta(minutes=5)
 _MAX_DOUBLINGS = 20
 
 
-class Told(StrEnum):
-    """What another system is told of."""
+class Notice(StrEnum):
+    """Kinds of announcements: what another system is told of."""
 
     ANNOUNCE = "announce"  # an attempt begins
     CANCEL = "cancel"  # somebody cancelled it
@@ -135,16 +135,8 @@ def _malformed(message: str) -> Invalid:
     return Invalid(message, code="bad_report")
 
 
-def parse_state(text: str) -> ReportState:
-    try:
-        return ReportState(text.lower())
-    except ValueError:
-        known = ", ".join(ReportState)
-        raise Invalid(f"{quoted(text)} is not one of {known}", code="bad_report") from None
-
-
 class Judgement(StrEnum):
-    """What becomes of a report."""
+    """Judgement of a report: whether it counts."""
 
     ACCEPTED = "accepted"
     REPEATED = "repeated"  # it was accepted before: the same answer
@@ -155,7 +147,7 @@ class Judgement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What is known of the reports of an attempt."""
+    """Latest report of an attempt that was accepted."""
 
     number: int = 0  # of the last one that was accepted; 0: there was none
     digest: str = ""  # of that one
@@ -217,9 +209,9 @@ def next_try(tries: int, fraction: float) -> timedelta:
 def calls_of(external: External) -> Iterator[tuple[str, HttpCall]]:
     """Yield the calls of a job, by name."""
     if external.announce is not None:
-        yield Told.ANNOUNCE, external.announce
+        yield Notice.ANNOUNCE, external.announce
     if external.cancel is not None:
-        yield Told.CANCEL, external.cancel
+        yield Notice.CANCEL, external.cancel
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,10 +241,10 @@ class Occasion:
         }
         return known | ({TOKEN: self.token} if self.token else {})
 
-    def message(self, told: Told) -> dict[str, Any]:
+    def message(self, kind: Notice) -> dict[str, Any]:
         """Return Rota's own body of a call."""
         said: dict[str, Any] = {
-            "type": f"run.{'announced' if told is Told.ANNOUNCE else 'cancelled'}",
+            "type": f"run.{'announced' if kind is Notice.ANNOUNCE else 'cancelled'}",
             "run": self.run,
             "attempt": self.attempt,
             "job": self.job,
@@ -260,7 +252,7 @@ class Occasion:
             "due_at": self.due_at,
             "inputs": dict(self.inputs),
         }
-        if told is Told.ANNOUNCE:
+        if kind is Notice.ANNOUNCE:
             said["report"] = {
                 "url": self.report_url,
                 "token": self.token,
@@ -271,16 +263,20 @@ class Occasion:
 
 
 def build_call(
-    told: Told, call: HttpCall, occasion: Occasion, message_id: str, secrets: Mapping[str, str]
+    kind: Notice,
+    call: HttpCall,
+    occasion: Occasion,
+    message_id: str,
+    secrets: Mapping[str, str],
 ) -> Built:
     """Build the request that tells another system of an attempt; `Invalid` if it cannot be."""
     built = build(call, Facts(occasion.inputs, occasion.facts(), secrets))
-    key = occasion.run if told is Told.ANNOUNCE else f"{occasion.run}-cancel"
+    key = occasion.run if kind is Notice.ANNOUNCE else f"{occasion.run}-cancel"
     headers = {**built.headers, MESSAGE_HEADER: message_id, KEY_HEADER: key}
     body = built.body
     if call.body is None and call.method not in SAFE:
         # Not filled as a body of the job is: a value of an input is never a reference.
-        body = json.dumps(occasion.message(told), ensure_ascii=False).encode("utf-8", "replace")
+        body = json.dumps(occasion.message(kind), ensure_ascii=False).encode("utf-8", "replace")
         headers = {"Content-Type": "application/json", **headers}
     return Built(built.method, built.target, headers, body)
 

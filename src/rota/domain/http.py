@@ -54,7 +54,7 @@ Json = Any
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the values of requests are taken from."""
+    """Facts that values of requests are taken from."""
 
     inputs: Mapping[str, Any]
     run: Mapping[str, str]  # by `RUN_FACTS`
@@ -83,7 +83,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class WorkStatus:
     """How the work stands, as an answer says."""
 
     state: HttpState | None  # None: it does not say, ask again
@@ -308,37 +308,37 @@ def is_among(status: int, codes: Sequence[str]) -> bool:
     return any(code == text or (code[1:] == "xx" and code[0] == text[0]) for code in codes)
 
 
-def read_submit(http: Http, answer: Answer) -> Standing:
+def read_submit(http: Http, answer: Answer) -> WorkStatus:
     """Read how the work stands from the answer to `submit`."""
     if http.status is None:
         return read_result(http.result, answer)
     if is_among(answer.status, ("2xx",)):
-        return Standing(HttpState.RUNNING)
-    return Standing(HttpState.FAILED, _complaint(http.result, answer))
+        return WorkStatus(HttpState.RUNNING)
+    return WorkStatus(HttpState.FAILED, _complaint(http.result, answer))
 
 
-def read_status(result: HttpResult, answer: Answer) -> Standing:
+def read_status(result: HttpResult, answer: Answer) -> WorkStatus:
     """Read how the work stands from an answer to `status`; the state is None if it says nothing."""
     status = answer.status
     is_named = is_among(status, (*result.completed, *result.running))
     if not is_named and (status >= 500 or status in _LATER):
-        return Standing(None, f"answered {status}")
+        return WorkStatus(None, f"answered {status}")
     if not is_named and status in _GONE:
-        return Standing(HttpState.FAILED, f"what was submitted is not known there ({status})")
+        return WorkStatus(HttpState.FAILED, f"what was submitted is not known there ({status})")
     try:
         return read_result(result, answer)
     except Invalid as error:  # half an answer, or a page of a gateway: the next one may be better
-        return Standing(None, error.message)
+        return WorkStatus(None, error.message)
 
 
-def read_result(result: HttpResult, answer: Answer) -> Standing:
+def read_result(result: HttpResult, answer: Answer) -> WorkStatus:
     """Read how the work stands; raise `Invalid` for an answer that cannot be read as it must be."""
     state, message = _state(result, answer)
     if state is HttpState.RUNNING:
-        return Standing(state, progress=_progress(result, answer))
+        return WorkStatus(state, progress=_progress(result, answer))
     if state is HttpState.FAILED:
-        return Standing(state, message)
-    return Standing(state, outputs=_outputs(result, answer))
+        return WorkStatus(state, message)
+    return WorkStatus(state, outputs=_outputs(result, answer))
 
 
 def _state(result: HttpResult, answer: Answer) -> tuple[HttpState, str]:

@@ -60,7 +60,7 @@ Claims = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ProviderRules:
-    """What is believed of one provider's tokens."""
+    """Rules by which tokens of one provider are believed."""
 
     issuer: str  # exactly as the provider writes it
     client_id: str
@@ -72,7 +72,7 @@ class ProviderRules:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a token says of its signature; where to find keys (jku, jwk, x5u) is not read."""
+    """Header of a token, about its signature; where to find keys (jku, jwk, x5u) is not read."""
 
     algorithm: str
     key: str = ""  # kid; "": it does not say

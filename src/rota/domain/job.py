@@ -65,7 +65,7 @@ class RunRules:
     walls: Walls | None = None  # None: plain processes
     kind: str = ""  # its type, where neither function nor walls tell
     heartbeat: timedelta | None = None  # longest silence of another system; None: the timeout
-    tells: tuple[str, ...] = ()  # what another system is told of, see `domain.external.Told`
+    tells: tuple[str, ...] = ()  # what another system is told of, see `domain.external.Notice`
     secrets: tuple[str, ...] = ()  # values that the worker must have for it
     lease: timedelta | None = None  # the shortest that its worker may have; None: any
     probe: Retry | None = None  # how its probe is repeated; None: it has none

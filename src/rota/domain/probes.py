@@ -22,7 +22,7 @@ from rota.domain.states import Cause, RunState, is_final
 
 
 class Answer(StrEnum):
-    """What a probe says of the run that it asked about."""
+    """Answer of a probe about the run that it asked about."""
 
     COMPLETED = "completed"
     FAILED = "failed"
@@ -49,7 +49,7 @@ def answer_of(state: RunState, cause: str) -> Answer | None:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What becomes of an UNKNOWN run."""
+    """State and cause that an UNKNOWN run gets."""
 
     state: RunState  # COMPLETED, FAILED, or SCHEDULED to be tried again
     cause: str = ""

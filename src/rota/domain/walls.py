@@ -72,7 +72,7 @@ NEW_MACHINE = WallDefaults(has_shared_process=False)
 
 @dataclass(frozen=True, slots=True)
 class Walls:
-    """What a job asks for of walls, all its steps together."""
+    """Walls that a job asks for, all its steps together."""
 
     isolation: tuple[Isolation, ...] = (Isolation.PROCESS,)
     network: tuple[str, ...] = ()  # `sandbox/none`: of those behind a wall

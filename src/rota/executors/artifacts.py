@@ -43,7 +43,7 @@ _KINDS = {
 
 @dataclass(slots=True)
 class Findings:
-    """What a step left behind, as far as it is to be kept, and what people are told of the rest."""
+    """Files of a step that are to be kept, and lines for people about the rest."""
 
     paths: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)

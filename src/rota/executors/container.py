@@ -65,7 +65,7 @@ from rota.walls.container import (
 )
 from rota.walls.disk import DiskLimited
 from rota.walls.engine import (
-    Engine,
+    ContainerEngine,
     EngineAway,
     EngineOutput,
     EngineRefused,
@@ -132,9 +132,9 @@ class MountedFolder(WorkFolder):
 
 @dataclass(frozen=True, slots=True)
 class ContainerGround:
-    """What containers of a worker have in common."""
+    """Parts that all containers of a worker share: engine, images, folders, networks."""
 
-    engine: Engine
+    engine: ContainerEngine
     images: Images
     sweeper: Sweeper
     keeper: Keeper

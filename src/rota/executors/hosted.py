@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from rota.domain.http import Standing
+from rota.domain.http import WorkStatus
 from rota.domain.output import Stream
 from rota.domain.quantities import format_duration
 from rota.domain.run import AttemptResult
@@ -234,11 +234,11 @@ class HostedExecutor(RemoteExecutor[_Attempt]):
             message = f"submit: {reply['not_submitted'] or 'it was not submitted'}"
             raise Ended(AttemptResult.FAILED, message, "not_submitted")
         if "status" in reply:
-            standing = self._standing(attempt, reply)
-            if standing.state not in (HttpState.COMPLETED, HttpState.FAILED):
-                message = f"submit: {standing.message or 'it named no work that goes on'}"
+            status = self._status_in(attempt, reply)
+            if status.state not in (HttpState.COMPLETED, HttpState.FAILED):
+                message = f"submit: {status.message or 'it named no work that goes on'}"
                 raise self.unclear(attempt, message, "answer")
-            await self.finish(attempt, "submit", standing)
+            await self.finish(attempt, "submit", status)
         return Begun(self._handle(attempt, reply.get("value")))
 
     async def _submitted(self, attempt: _Attempt) -> Mapping[str, Any]:
@@ -286,23 +286,25 @@ class HostedExecutor(RemoteExecutor[_Attempt]):
         try:
             reply = await self._answer(attempt, call, NO_TIME)
         except CallFailed as error:
-            return Look(Standing(None, str(error)))
-        return Look(self._standing(attempt, reply))
+            return Look(WorkStatus(None, str(error)))
+        return Look(self._status_in(attempt, reply))
 
-    def _standing(self, attempt: _Attempt, reply: object) -> Standing:
+    def _status_in(self, attempt: _Attempt, reply: object) -> WorkStatus:
         """Read what `status` returned; tell the progress that is in it."""
         told = reply if isinstance(reply, Mapping) else {}
         status = told.get("status", {"state": told.get("value")})
         word, message = status.get("state"), str(status.get("message") or "")
         state = _STATES.get(word) if isinstance(word, str) else None
         if state is None:
-            return Standing(None, f"it returned {word!r}, which is not one of {', '.join(_STATES)}")
+            return WorkStatus(
+                None, f"it returned {word!r}, which is not one of {', '.join(_STATES)}"
+            )
         if state is HttpState.RUNNING:
             self._tell_progress(attempt, status, message)
-            return Standing(state)
+            return WorkStatus(state)
         if state is HttpState.FAILED:
-            return Standing(state, message or "it failed there")
-        return Standing(state, outputs=status.get("output"))
+            return WorkStatus(state, message or "it failed there")
+        return WorkStatus(state, outputs=status.get("output"))
 
     def _tell_progress(self, attempt: _Attempt, status: Mapping[str, Any], message: str) -> None:
         done, total = status.get("progress"), status.get("total")

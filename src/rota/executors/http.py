@@ -20,7 +20,7 @@ from rota.domain.http import (
     Answer,
     Built,
     Facts,
-    Standing,
+    WorkStatus,
     build,
     calls_of,
     from_handle,
@@ -60,7 +60,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class HttpGround:
-    """What jobs of type `http` have of their worker."""
+    """Parts that jobs of type `http` share: connections, secrets, whether any may start."""
 
     outgoing: Outgoing
     secrets: WorkerSecrets
@@ -119,9 +119,9 @@ class HttpExecutor(RemoteExecutor[_Attempt]):
         answer = await self._submitted(attempt)
         await self._print(attempt, answer)
         try:
-            standing = read_submit(attempt.http, answer)
-            if standing.state is not HttpState.RUNNING:
-                await self.finish(attempt, "submit", standing)
+            status = read_submit(attempt.http, answer)
+            if status.state is not HttpState.RUNNING:
+                await self.finish(attempt, "submit", status)
             attempt.taken = take(attempt.http, answer)
             handle = to_handle(attempt.taken)
         except Invalid as error:
@@ -172,13 +172,13 @@ class HttpExecutor(RemoteExecutor[_Attempt]):
         try:
             answer = await self._or_stop(attempt, sending, NO_TIME)
         except (NotSent, NoAnswer, Denied) as error:
-            return Look(Standing(None, error.message))
-        standing = read_status(attempt.http.result, answer)
-        if standing.state in (HttpState.COMPLETED, HttpState.FAILED):
+            return Look(WorkStatus(None, error.message))
+        found = read_status(attempt.http.result, answer)
+        if found.state in (HttpState.COMPLETED, HttpState.FAILED):
             await self._print(attempt, answer)
-        elif standing.state is HttpState.RUNNING and standing.progress is not None:
-            self._reports.progressed(attempt.fence, standing.progress, 100.0, "")
-        return Look(standing, wait_asked_for(answer, self._clock.now()))
+        elif found.state is HttpState.RUNNING and found.progress is not None:
+            self._reports.progressed(attempt.fence, found.progress, 100.0, "")
+        return Look(found, wait_asked_for(answer, self._clock.now()))
 
     async def call_off(self, attempt: _Attempt) -> tuple[bool, str]:
         call, grace = attempt.http.cancel, attempt.spec.grace

@@ -11,8 +11,6 @@ have it sent elsewhere, nor to another port or over http unless that is written.
 
 from __future__ import annotations
 
-import stat
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +18,17 @@ from typing import Any
 
 from rota.domain.addresses import Target, parse_origin
 from rota.domain.errors import Invalid, listed
+from rota.secret_files import (
+    is_for,
+    path_in,
+    projects_in,
+    read_secret,
+    refuse_open,
+    tables_in,
+    texts_in,
+)
 
-_ANY = "*"
 _FIELDS = ("value", "value_file", "hosts", "projects")
-_OPEN_TO_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +54,9 @@ class WorkerSecret:
         if self.file is None:
             return self.value
         try:
-            return self.file.read_text("utf-8").rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not UTF-8"
-            message = f"the secret {self.name} cannot be read: {self.file}: {reason}"
-            raise Invalid(message) from error
+            return read_secret(self.file).rstrip("\r\n")
+        except ValueError as error:
+            raise Invalid(f"the secret {self.name} cannot be read: {error}") from error
 
 
 class WorkerSecrets:
@@ -70,7 +73,7 @@ class WorkerSecrets:
         secret = self._secrets.get(name)
         if secret is None:
             raise Invalid(f"the worker has no secret {name}: see http_secrets")
-        if not {_ANY, project} & set(secret.projects):
+        if not is_for(project, secret.projects):
             raise Invalid(f"the secret {name} is not for the project {project}")
         if target.origin not in secret.origins:
             raise Invalid(
@@ -85,48 +88,27 @@ def read_secrets(path: Path) -> dict[str, WorkerSecret]:
 
     One with a value in it must be readable by its owner only.
     """
-    try:
-        content = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not TOML: {error}") from error
-    secrets = {name: _secret(path, name, fields) for name, fields in content.items()}
-    has_values = any(secret.file is None for secret in secrets.values())
-    if has_values and path.stat().st_mode & _OPEN_TO_OTHERS:
-        raise ValueError(f"{path} has secrets, and others may read it: chmod 600 {path}")
+    tables = tables_in(path, _FIELDS, 'value = "…"')
+    secrets = {name: _secret(where, name, fields) for name, where, fields in tables}
+    if any(secret.file is None for secret in secrets.values()):
+        refuse_open(path, "secrets")
     return secrets
 
 
-def _secret(path: Path, name: str, fields: Any) -> WorkerSecret:
-    where = f"{path}: [{name}]"
-    if not isinstance(fields, Mapping):
-        raise ValueError(f'{path}: {name} is no table: write [{name}] and below it value = "…"')
-    unknown = sorted(set(fields) - set(_FIELDS))
-    if unknown:
-        raise ValueError(f"{where} has an unknown {unknown[0]}: it knows {', '.join(_FIELDS)}")
+def _secret(where: str, name: str, fields: Mapping[str, Any]) -> WorkerSecret:
     if ("value" in fields) == ("value_file" in fields):
         raise ValueError(f"{where} needs value or value_file, one of them")
     file, value = fields.get("value_file"), fields.get("value", "")
     if not isinstance(value, str) or not isinstance(file, str | None):
         raise ValueError(f"{where}: value and value_file are text")
-    hosts = _texts(fields.get("hosts"))
-    if not hosts:
+    if not (hosts := texts_in(fields, "hosts")):
         raise ValueError(
             f'{where} needs hosts = ["HOST"], where it may be sent: by https, unless it says'
             " http://HOST:PORT"
         )
-    projects = _texts(fields.get("projects"))
-    if not projects:
-        raise ValueError(f'{where} needs projects = ["NAME"], whose jobs may use it; "*" is all')
+    projects = projects_in(where, fields, least=1)
     try:
         origins = tuple(dict.fromkeys(map(parse_origin, hosts)))
     except Invalid as error:
         raise ValueError(f"{where}: {error.message}") from error
-    return WorkerSecret(name, value, Path(file).expanduser() if file else None, origins, projects)
-
-
-def _texts(values: Any) -> tuple[str, ...]:
-    if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
-        return ()
-    return tuple(values)
+    return WorkerSecret(name, value, path_in(fields, "value_file"), origins, projects)

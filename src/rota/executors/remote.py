@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
-from rota.domain.http import Standing
+from rota.domain.http import WorkStatus
 from rota.domain.output import Stream
 from rota.domain.quantities import format_duration
 from rota.domain.run import MAX_OUTPUTS, AttemptResult, why_not_portable
@@ -81,9 +81,9 @@ class RemoteAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What came of one look at the work."""
+    """Result of one look at the work."""
 
-    standing: Standing  # its state is None if it tells nothing
+    status: WorkStatus  # its state is None if it tells nothing
     wait: timedelta | None = None  # what was asked for until the next one; None: nothing
 
 
@@ -236,13 +236,13 @@ class RemoteExecutor(ABC, Generic[A]):
         while True:
             await self.wait(attempt, pause)
             look = await self.look(attempt)
-            standing, trouble = look.standing, ""
-            if standing.state in (HttpState.COMPLETED, HttpState.FAILED):
-                await self.finish(attempt, "status", standing)
-            if standing.state is HttpState.RUNNING:
+            status, trouble = look.status, ""
+            if status.state in (HttpState.COMPLETED, HttpState.FAILED):
+                await self.finish(attempt, "status", status)
+            if status.state is HttpState.RUNNING:
                 heard_at, failures = self._clock.monotonic(), 0
             else:
-                trouble, failures = standing.message, failures + 1
+                trouble, failures = status.message, failures + 1
                 self._give_up_if_silent(attempt, heard_at, trouble)
             word = trouble or "running"
             if word != said:
@@ -269,14 +269,14 @@ class RemoteExecutor(ABC, Generic[A]):
         doubled = every * 2.0 ** min(failures - 1, 10)
         return max(min(doubled, _LONGEST_PAUSE), every)
 
-    async def finish(self, attempt: A, step: str, standing: Standing) -> None:
+    async def finish(self, attempt: A, step: str, status: WorkStatus) -> None:
         """End the attempt by what the other system says; the next one does not go on with it."""
-        if standing.state is HttpState.COMPLETED:
-            attempt.outputs = self._kept_outputs(attempt, standing.outputs)
+        if status.state is HttpState.COMPLETED:
+            attempt.outputs = self._kept_outputs(attempt, status.outputs)
             raise Ended(AttemptResult.COMPLETED)
         if attempt.handle:
             await self._remote.keep_handle(attempt.fence, "")
-        raise Ended(AttemptResult.FAILED, f"{step}: {standing.message}", "remote")
+        raise Ended(AttemptResult.FAILED, f"{step}: {status.message}", "remote")
 
     def _kept_outputs(self, attempt: A, outputs: Any) -> Any:
         """Return outputs as they are reported; None for those that no part of Rota could carry."""

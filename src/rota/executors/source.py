@@ -30,7 +30,7 @@ from rota.domain.output import Stream
 from rota.domain.quantities import format_duration
 from rota.domain.spec import InputType, Isolation, JobSpec, Network
 from rota.domain.walls import OfferKind
-from rota.executors.credentials import find_credential
+from rota.executors.git_credentials import find_credential
 from rota.executors.steps import SOURCE_STEP, Attempt
 from rota.executors.work_folder import Pipes
 from rota.ports.clock import Clock
@@ -45,9 +45,9 @@ from rota.sources.wish import (
     FileWish,
     GitWish,
     SourceRefused,
+    SourceReport,
     SourceSettings,
-    Told,
-    Wish,
+    SourceWish,
     sized,
 )
 from rota.walls import sandbox
@@ -178,11 +178,11 @@ class Fetch:
             async with asyncio.timeout(limit):
                 with ExitStack() as stack:
                     files = tuple([await self._file(each, stack) for each in self._wanted()])
-                    return await self._with_mirror(Wish("", self._bounds, None, files), stack)
+                    return await self._with_mirror(SourceWish("", self._bounds, None, files), stack)
         except TimeoutError:
             raise self._too_slow() from None
 
-    async def _with_mirror(self, wish: Wish, stack: ExitStack) -> Exit:
+    async def _with_mirror(self, wish: SourceWish, stack: ExitStack) -> Exit:
         git = self._spec.git
         if git is None:
             return await self._carry_out(wish, stack)
@@ -261,7 +261,9 @@ class Fetch:
 
     # --- the program
 
-    async def _carry_out(self, wish: Wish, stack: ExitStack, mirror: Path | None = None) -> Exit:
+    async def _carry_out(
+        self, wish: SourceWish, stack: ExitStack, mirror: Path | None = None
+    ) -> Exit:
         files = [each.descriptor for each in wish.files]
         wish = replace(
             wish,
@@ -291,7 +293,7 @@ class Fetch:
         self._running = None
         if ending.error or ending.cause or ending.signal is not None:
             return ending
-        told = Told.read(report)
+        told = SourceReport.read(report)
         if told is None:
             words = f"the source was not fetched: {self._stderr.latest_line()}"
             return Exit(ending.status, None, error=words, cause=SOURCE)
@@ -315,7 +317,7 @@ class Fetch:
         self._attempt.open_sink().feed(Stream.ROTA, self._number, f"{text}\n".encode())
 
     def _in_sandbox(
-        self, wish: Wish, given: Sequence[int], mirror: Path | None, stack: ExitStack
+        self, wish: SourceWish, given: Sequence[int], mirror: Path | None, stack: ExitStack
     ) -> Process:
         walls, spec, room = self._sources.walls, self._spec, self._workplace.room
         confinement = walls.prepare(spec, room, self._tag)
@@ -339,7 +341,7 @@ class Fetch:
         return walls.sandboxed(view, command, confinement, output, opened)
 
     def _as_process(
-        self, wish: Wish, given: Sequence[int], mirror: Path | None, stack: ExitStack
+        self, wish: SourceWish, given: Sequence[int], mirror: Path | None, stack: ExitStack
     ) -> Process:
         room, spec = self._workplace.room, self._spec
         owner = self._sources.walls.owner(spec, room)

@@ -90,7 +90,7 @@ def current_places() -> dict[str, Place]:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a group used; None: its hierarchies do not count that."""
+    """Usage of a group; None: its hierarchies do not count that."""
 
     cpu_seconds: float | None
     max_memory_bytes: int | None

@@ -73,7 +73,7 @@ _DISMISSED = b""  # also what is read when the other end is closed
 
 
 class Memory:
-    """What must not be lost with a process. One of them writes each part."""
+    """Memory that outlives the process that writes it. Each part has one writer."""
 
     def __init__(self) -> None:
         self._fd = os.memfd_create("rota-keeper", os.MFD_CLOEXEC)
@@ -111,7 +111,7 @@ class Memory:
 
 
 class Line:
-    """What the inner process and the worker have of the keeper."""
+    """Access to the keeper for the inner process, and the worker's end of its socket."""
 
     def __init__(self, memory: Memory, wake: int, worker_end: socket.socket) -> None:
         self._memory = memory

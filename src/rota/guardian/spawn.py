@@ -29,7 +29,7 @@ _NOT_EXECUTED = 127
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What a process has less than we."""
+    """Rights and limits that a process has less than the guardian."""
 
     uid: int | None = None  # None: ours; otherwise nothing it executes gains a privilege
     gid: int | None = None  # None: ours

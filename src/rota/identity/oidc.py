@@ -54,7 +54,7 @@ class OidcClient:
 
 @dataclass(frozen=True, slots=True)
 class _Published:
-    """What the provider publishes about itself."""
+    """Metadata that the provider publishes about itself."""
 
     document: Mapping[str, Any]
     keys: tuple[Mapping[str, Any], ...]

@@ -15,15 +15,17 @@ from rota.contracts import worker_pb2 as pb
 from rota.contracts.worker_pb2_grpc import WorkersStub
 from rota.domain.errors import Denied, Invalid, RotaError, Unavailable
 from rota.link import grpc_messages as messages
-from rota.link.grpc_checks import ADMITTED
-from rota.link.grpc_files import (
+from rota.link.grpc_attempts import (
     blob_piece_from,
     blob_piece_message,
     blob_read_message,
     blob_written_from,
     commits_message,
+    handles_message,
+    note_message,
+    progress_message,
 )
-from rota.link.grpc_notes import handles_message, note_message, progress_message
+from rota.link.grpc_checks import ADMITTED
 from rota.link.parts import OUTDATED_SERVER, in_requests
 from rota.ports.files import BlobPiece, BlobRead, BlobWritten, SourceCommit
 from rota.ports.rpc import MAX_MESSAGE

@@ -19,14 +19,16 @@ from rota.contracts.worker_pb2_grpc import WorkersServicer, add_WorkersServicer_
 from rota.domain.errors import Conflict, Denied, NotFound, RotaError, Unavailable, first_of
 from rota.link import grpc_checks as checks
 from rota.link import grpc_messages as messages
-from rota.link.grpc_files import (
+from rota.link.grpc_attempts import (
     blob_piece_from,
     blob_piece_message,
     blob_read_from,
     blob_written_message,
     commits_from,
+    handles_from,
+    note_from,
+    progress_from,
 )
-from rota.link.grpc_notes import handles_from, note_from, progress_from
 from rota.link.parts import OUTDATED_WORKER
 from rota.ports.credentials import CredentialDesk
 from rota.ports.rpc import bearer_in, host_of_peer, rpc_status_of

@@ -90,7 +90,7 @@ class Registered(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Named(msgspec.Struct, frozen=True):
-    """What all versions of a hello have."""
+    """Fields that all versions of a hello have."""
 
     worker: str = ""
 

@@ -1,5 +1,5 @@
-"""What both links have in common: long messages in parts, so that a stream stays free for others;
-and what they say to those of another release.
+"""Long messages in parts, so that a stream stays free for others, and messages for peers of another
+release: for both links.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _UNFINISHED = (ItemState.PENDING, ItemState.OPEN)
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class CartForecast:
     pace: Pace
     unrunnable: Sequence[str]  # jobs, or items, that no live worker can run, and why
 
@@ -34,7 +34,7 @@ async def forecast(
     facts: CartFacts,
     jobs: Sequence[ItemJob],
     demands: ItemDemands | None = None,
-) -> Forecast:
+) -> CartForecast:
     """Estimate how fast a cart of these jobs goes, by what is known now.
 
     `demands` are those of its items; without them, they are taken to need what their jobs need.
@@ -45,7 +45,7 @@ async def forecast(
         # Thousands of items may each be for a worker of its own, and leases are renewed here.
         slots, unrunnable = await asyncio.to_thread(_capacity_for, sessions, jobs, demands)
     pace = Pace(_expected(jobs), window(facts), slots, facts.rules.between.wait)
-    return Forecast(pace, unrunnable)
+    return CartForecast(pace, unrunnable)
 
 
 async def jobs_of(engine: Engine, cart: Cart) -> list[ItemJob]:

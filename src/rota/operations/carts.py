@@ -380,7 +380,7 @@ _STANDING = FINAL_CART_STATES | {CartState.PAUSED}  # nothing more happens by it
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class CartGate:
     """Gate before the next wave, or before the next items."""
 
     wave: int | None  # its number
@@ -438,13 +438,13 @@ class CartView:
         return f"{place} of {self.overview.waves}" if place else ""
 
     @property
-    def gate(self) -> Gate | None:
+    def gate(self) -> CartGate | None:
         """Gate that it waits for; None: none. A check that did not complete is still one."""
         cart = self.cart
         if cart.state is not CartState.WAITING and cart.reason != PauseReason.CHECK:
             return None
         reason = WaitReason(cart.reason)
-        return Gate(
+        return CartGate(
             wave=self.overview.next_wave,
             waits_for=reason,
             until=self._until(reason),

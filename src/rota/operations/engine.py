@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from rota.domain.errors import Unavailable
 from rota.domain.forecast.forecast import Forecast, Saturation, resource_of
 from rota.domain.key_ring import KeyRing
 from rota.domain.resources import Vector
 from rota.domain.spec import DEFAULT_PROJECT
-from rota.operations.open_files import OpenFiles
 from rota.operations.specs import SpecCache
 from rota.ports.blobs import Blobs
 from rota.ports.external import Herald, NoHerald
@@ -121,6 +123,60 @@ def _shortages(made_at: datetime, saturations: Iterable[Saturation]) -> Iterator
                 made_at + timedelta(seconds=at) for at in (each.begins_at, each.ends_at)
             )
             yield _Shortage(resource, begins_at, ends_at)
+
+
+_CACHED_PIECES = 8  # of files, in the memory of a server
+_INCOMING_AT_ONCE = 16  # files that come to a server at the same time, each with a piece in memory
+_INCOMING_OF_ONE_PROJECT = 12
+
+
+class OpenFiles:
+    """Pieces of files that are read, and places for files that come: all that is in memory of them.
+
+    Many files cost a server no more than a few.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: OrderedDict[str, bytes] = OrderedDict()
+        self._reading: dict[str, asyncio.Lock] = {}
+        self._incoming: Counter[str] = Counter()  # by project
+
+    @contextmanager
+    def place(self, project: str) -> Iterator[None]:
+        """Take a place for a file that comes; `Unavailable` while all are taken.
+
+        Whoever sends slowly keeps a place for long: no project has those of all others.
+        """
+        of_project = self._incoming[project]
+        is_own = of_project >= _INCOMING_OF_ONE_PROJECT
+        if is_own or self._incoming.total() >= _INCOMING_AT_ONCE:
+            most = _INCOMING_OF_ONE_PROJECT if is_own else _INCOMING_AT_ONCE
+            whose = " of a project" if is_own else ""
+            raise Unavailable(
+                f"this server takes in {most} files{whose} at a time, and as many are coming",
+                code="too_many_uploads",
+                hint="try again in a moment",
+            )
+        self._incoming[project] += 1
+        try:
+            yield
+        finally:
+            self._incoming[project] -= 1
+            self._incoming += Counter()  # forgets projects that have none
+
+    async def piece(self, blobs: Blobs, key: str) -> bytes:
+        """Return a piece; whoever reads a file in small parts fetches each of its pieces once."""
+        lock = self._reading.setdefault(key, asyncio.Lock())
+        async with lock:
+            if (found := self._pieces.get(key)) is None:
+                found = self._pieces[key] = await blobs.get(key)
+        if not lock.locked():
+            self._reading.pop(key, None)
+        if key in self._pieces:
+            self._pieces.move_to_end(key)
+        while len(self._pieces) > _CACHED_PIECES:
+            self._pieces.popitem(last=False)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

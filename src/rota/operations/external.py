@@ -15,9 +15,9 @@ from rota.domain.errors import Conflict, Invalid, NotFound, RotaError
 from rota.domain.external import (
     EXTERNAL_SESSION,
     Judgement,
+    Notice,
     Occasion,
     StatusReport,
-    Told,
     calls_of,
     check_report,
     next_try,
@@ -30,7 +30,7 @@ from rota.operations.engine import Engine
 from rota.operations.runs import find_run, no_such_run
 from rota.operations.specs import stamp
 from rota.operations.tokens import Caller
-from rota.ports.external import Announcement, Message, Reporting, ReportTaken, Sent, ToldOf
+from rota.ports.external import Announced, Announcement, Message, Reporting, ReportTaken, Sent
 from rota.ports.queue import output as output_topic
 from rota.ports.records import StoredChunk
 from rota.ports.work import ChunkMeta
@@ -97,15 +97,15 @@ async def _next_try(engine: Engine, announcement: Announcement) -> datetime | No
     now = await engine.store.now()
     next_at = now + next_try(announcement.tries, random())  # noqa: S311 - no secret
     last_at = announcement.made_at + _TELL_OF_CANCEL
-    return None if announcement.told is Told.CANCEL and next_at > last_at else next_at
+    return None if announcement.kind is Notice.CANCEL and next_at > last_at else next_at
 
 
 async def _message(engine: Engine, announcement: Announcement, token: str) -> Message:
     ref = (announcement.job_id, announcement.job_version)
     spec = (await engine.specs.find(engine.store, [ref])).get(ref)
     calls = dict(calls_of(spec.external)) if spec is not None and spec.external else {}
-    if spec is None or announcement.told not in calls:
-        raise NotFound(f"the job of run {announcement.run} says nothing of {announcement.told}")
+    if spec is None or announcement.kind not in calls:
+        raise NotFound(f"the job of run {announcement.run} says nothing of {announcement.kind}")
     heartbeat = announcement.heartbeat
     usual = {n: each.default for n, each in spec.inputs.items() if each.default is not None}
     occasion = Occasion(
@@ -116,11 +116,11 @@ async def _message(engine: Engine, announcement: Announcement, token: str) -> Me
         due_at=_stamp(announcement.due_at),
         inputs={**usual, **announcement.inputs},
         report_url=engine.outside.report_url(announcement.run, announcement.project),
-        token=token if announcement.told is Told.ANNOUNCE else "",
+        token=token if announcement.kind is Notice.ANNOUNCE else "",
         heartbeat_seconds=None if heartbeat is None else heartbeat.total_seconds(),
         ends_at=_stamp(announcement.ends_at),
     )
-    return Message(announcement.id, announcement.told, calls[announcement.told], occasion)
+    return Message(announcement.id, announcement.kind, calls[announcement.kind], occasion)
 
 
 def _stamp(instant: datetime) -> str:
@@ -140,8 +140,8 @@ async def standing(engine: Engine, run: Run) -> tuple[str, list[Reason]]:
     return summary, [_not_told(each) for each in found.told if each.sent_at is None]
 
 
-def _not_told(told: ToldOf) -> Reason:
-    what = "of it" if told.told is Told.ANNOUNCE else "of its cancel"
+def _not_told(told: Announced) -> Reason:
+    what = "of it" if told.kind is Notice.ANNOUNCE else "of its cancel"
     if not told.error:
         return Reason("announcement", f"the other system is being told {what}")
     tries = "once" if told.tries == 1 else f"{told.tries} times"

@@ -245,8 +245,7 @@ async def _piece(engine: Engine, file: KeptFile, number: int) -> bytes:
     try:
         return await engine.files.piece(engine.blobs, _key(file, number))
     except NotFound as error:
-        message = f"a piece of file {file.digest} is not in the blob store any more"
-        raise Unavailable(message, code="blob_missing") from error
+        raise _missing_piece(file) from error
 
 
 async def read_file(engine: Engine, file: KeptFile) -> AsyncGenerator[bytes, None]:
@@ -255,8 +254,12 @@ async def read_file(engine: Engine, file: KeptFile) -> AsyncGenerator[bytes, Non
         try:
             yield await engine.blobs.get(_key(file, number))
         except NotFound as error:
-            message = f"a piece of file {file.digest} is not in the blob store any more"
-            raise Unavailable(message, code="blob_missing") from error
+            raise _missing_piece(file) from error
+
+
+def _missing_piece(file: KeptFile) -> Unavailable:
+    message = f"a piece of file {file.digest} is not in the blob store any more"
+    return Unavailable(message, code="blob_missing")
 
 
 async def collect(engine: Engine, limit: int = _COLLECTED) -> int:

@@ -21,7 +21,7 @@ _BATCH = 200  # sessions
 
 @dataclass(frozen=True, slots=True)
 class Rewrapped:
-    """What was done of a pass over the store."""
+    """Progress of a pass over the store."""
 
     count: int = 0  # values that were wrapped anew
     after: str | None = None  # where the pass goes on; None: it is over
@@ -61,7 +61,7 @@ def _rewrapped(ring: KeyRing, values: Iterable[SealedValue]) -> tuple[list[Resea
 
 
 @dataclass(frozen=True, slots=True)
-class KeyUse:
+class SealingKey:
     """How much in the store is sealed with a key."""
 
     key_id: str
@@ -70,11 +70,11 @@ class KeyUse:
     is_missing: bool  # it is not in the ring of this server
 
 
-async def key_uses(engine: Engine) -> list[KeyUse]:
+async def key_uses(engine: Engine) -> list[SealingKey]:
     """List the keys of the ring, and those that are missing from it, with what they have sealed."""
     sealed = await engine.store.keys_of_logins()
     ids = engine.key_ring.ids if engine.key_ring else ()
     return [
-        KeyUse(key_id, sealed.get(key_id, 0), key_id in ids[:1], key_id not in ids)
+        SealingKey(key_id, sealed.get(key_id, 0), key_id in ids[:1], key_id not in ids)
         for key_id in dict.fromkeys([*ids, *sorted(sealed)])
     ]

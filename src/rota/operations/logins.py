@@ -27,7 +27,7 @@ from rota.domain.identity import (
     refused,
 )
 from rota.operations.engine import Engine
-from rota.ports.logins import FoundPerson, LoginAttempt, TakenRefresh, Told
+from rota.ports.logins import FoundPerson, LoginAttempt, ProviderFacts, TakenRefresh
 from rota.ports.provider import Granted, LoginRequest, Provider
 from rota.ports.records import LoginSession, NewToken, Token
 
@@ -52,7 +52,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """What a person brings back from the provider, and what their browser has kept."""
+    """Answer that a person brings back from the provider, and what their browser has kept."""
 
     state: str
     browser: str = field(repr=False)
@@ -121,7 +121,7 @@ async def finish(engine: Engine, back: Return, return_to: str) -> Opened:
         principal=handle,
         shown=shown_part(secret),
     )
-    told = Told(
+    told = ProviderFacts(
         person,
         _sealed(engine, token.id, "refresh", granted.refresh_token),
         _sealed(engine, token.id, "id", granted.id_token),
@@ -206,14 +206,14 @@ async def _refresh(engine: Engine, principal: str, taken: TakenRefresh) -> None:
     plain = ring.open(taken.sealed, _context(session, "refresh")).decode()
     granted = await provider.refresh(plain)
     renewed = _sealed(engine, session, "refresh", granted.refresh_token)
-    await engine.store.refresh_login(session, Told(refresh_token=renewed))
+    await engine.store.refresh_login(session, ProviderFacts(refresh_token=renewed))
     if not granted.id_token:
         return
     person = await _person_of(engine, granted, nonce=None)
     known = await engine.store.find_person(person)
     if known is None or known.handle != principal:
         raise refused("the provider speaks of somebody else")
-    told = Told(person, id_token=_sealed(engine, session, "id", granted.id_token))
+    told = ProviderFacts(person, id_token=_sealed(engine, session, "id", granted.id_token))
     await engine.store.refresh_login(session, told)
 
 

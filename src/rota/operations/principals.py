@@ -13,7 +13,7 @@ from rota.domain.identity import handle_from
 from rota.domain.spec import Isolation
 from rota.domain.walls import OfferKind
 from rota.operations.engine import Engine
-from rota.operations.key_ring import KeyUse, key_uses
+from rota.operations.key_ring import SealingKey, key_uses
 from rota.operations.logins import issuer_of
 from rota.ports.projects import (
     AWAITED,
@@ -214,7 +214,7 @@ async def _about_keys(engine: Engine) -> list[Advice]:
     return [_about_missing_key(use) if use.is_missing else _about_older_key(use) for use in uses]
 
 
-def _about_missing_key(use: KeyUse) -> Advice:
+def _about_missing_key(use: SealingKey) -> Advice:
     return Advice(
         "key ring",
         f"the key {use.key_id} is missing: {_values(use)} sealed with it and cannot be read",
@@ -222,7 +222,7 @@ def _about_missing_key(use: KeyUse) -> Advice:
     )
 
 
-def _about_older_key(use: KeyUse) -> Advice:
+def _about_older_key(use: SealingKey) -> Advice:
     if use.values:
         message = f"{_values(use)} still sealed with the key {use.key_id}, until all are wrapped"
         return Advice("key ring", f"{message} anew", is_note=True)
@@ -230,5 +230,5 @@ def _about_older_key(use: KeyUse) -> Advice:
     return Advice("key ring", message, is_note=True)
 
 
-def _values(use: KeyUse) -> str:
+def _values(use: SealingKey) -> str:
     return "1 value is" if use.values == 1 else f"{use.values:,} values are"

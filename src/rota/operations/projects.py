@@ -159,7 +159,7 @@ def _changed_meanwhile(name: str) -> Conflict:
 
 @dataclass(frozen=True, slots=True)
 class PlannedProjects:
-    """What the projects of a file make of it."""
+    """Job file with the defaults of its projects, and the facts by which it is judged."""
 
     file: JobFile  # with the defaults of its projects
     facts: Mapping[str, ProjectFacts]

@@ -1,4 +1,4 @@
-"""What crosses projects, as a caller may see it.
+"""Visibility across projects: pools, workers, shares and forecasts as a caller may see them.
 
 Pools, workers and shares serve all projects. Whoever has a role in some projects only sees of the
 others that they are there, how much they take and for how long: never an id, a name, a user or a
@@ -30,7 +30,7 @@ _POOL = "pool "  # how a simulation calls what runs wait for that wait for a wor
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What a caller may see."""
+    """Projects and pools that a caller may see."""
 
     projects: frozenset[str] | None = None  # None: all, and the installation
     closed: frozenset[str] = frozenset()  # pools that none of them may use

@@ -34,7 +34,7 @@ from rota.domain.spec import DEFAULT_PROJECT
 from rota.operations import logins
 from rota.operations.engine import Engine
 from rota.ports.external import ReportToken
-from rota.ports.logins import Told
+from rota.ports.logins import ProviderFacts
 from rota.ports.records import FoundToken, NewToken
 from rota.ports.store import Store
 from rota.ports.work import WorkerIdentity
@@ -237,7 +237,7 @@ async def log_in(engine: Engine, secret: str, *, takes_tokens: bool = True) -> t
         verbs=opener.verbs,
     )
     token, session = _made(new)
-    await engine.store.open_login(token, Told(), engine.logins.idle)
+    await engine.store.open_login(token, ProviderFacts(), engine.logins.idle)
     return session, await authenticate(engine, session, is_cookie=True)
 
 

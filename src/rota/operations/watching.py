@@ -178,7 +178,7 @@ class _Pulse:
 
 
 class _RunWatch:
-    """What a watcher of a run was told."""
+    """State of a watch of a run: what its watcher was told."""
 
     def __init__(self, engine: Engine, run: Run, place: Place | None, lines: int) -> None:
         self.is_over = False

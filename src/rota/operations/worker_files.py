@@ -63,7 +63,7 @@ class _Coming:
 
 @dataclass(slots=True)
 class _Kept:
-    """What a step has kept so far."""
+    """Files and bytes that a step has kept so far."""
 
     files: int = 0
     bytes: int = 0

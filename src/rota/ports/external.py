@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from rota.domain.errors import Unavailable
-from rota.domain.external import Judgement, Occasion, StatusReport, Told
+from rota.domain.external import Judgement, Notice, Occasion, StatusReport
 from rota.domain.ids import JobId, RunId
 from rota.domain.spec import HttpCall
 from rota.domain.states import RunState
@@ -27,7 +27,7 @@ class Reporting:
 
 @dataclass(frozen=True, slots=True)
 class ReportTaken:
-    """What became of a report."""
+    """Report that was judged, and how its run stands."""
 
     judgement: Judgement
     run: RunId
@@ -39,7 +39,7 @@ class ReportTaken:
 
 @dataclass(frozen=True, slots=True)
 class ReportToken:
-    """What a token for reports is for."""
+    """Attempt that a token for reports is for."""
 
     run: RunId
     attempt: int
@@ -51,7 +51,7 @@ class Announcement:
     """Something that another system is to be told, leased to this server."""
 
     id: str  # the same at each try
-    told: Told
+    kind: Notice
     run: RunId
     attempt: int
     made_at: datetime
@@ -77,10 +77,10 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldOf:
-    """How far another system was told of an attempt."""
+class Announced:
+    """How far an announcement has come."""
 
-    told: Told
+    kind: Notice
     tries: int
     error: str  # why the last try was in vain; "": it was not, or there was none
     sent_at: datetime | None  # None: it was not answered
@@ -95,12 +95,12 @@ class ExternalAttempt:
     silent_at: datetime | None  # when the next report is due; None: it has ended
     ends_at: datetime  # its timeout
     number: int  # of the last report that was accepted; 0: none was, or they are not counted
-    told: tuple[ToldOf, ...] = ()
+    told: tuple[Announced, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ExternalDue:
-    """What there is to do for work of other systems."""
+    """Whether there is anything to do for work of other systems."""
 
     silent: bool
     announcements: bool
@@ -152,7 +152,7 @@ class Message:
     """A request to another system, and what it is about."""
 
     id: str
-    told: Told
+    kind: Notice
     call: HttpCall
     occasion: Occasion = field(repr=False)
 

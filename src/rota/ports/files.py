@@ -68,7 +68,7 @@ class ArtifactQuery:
 
 @dataclass(frozen=True, slots=True)
 class HeldAttempt:
-    """What decides about the files of an attempt that a session has."""
+    """Attempt that a session has, as far as it decides about files."""
 
     project: str
     job_id: JobId

@@ -1,4 +1,4 @@
-"""What runs share and wait for, as the store keeps it."""
+"""Limits, keys and waiting runs, as the store keeps them."""
 
 from __future__ import annotations
 

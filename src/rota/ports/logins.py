@@ -25,8 +25,8 @@ class LoginAttempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the provider said of a person; tokens of it are sealed, or None where no ring is."""
+class ProviderFacts:
+    """Facts that the provider told of a person; its tokens are sealed, or None where no ring is."""
 
     person: Person | None = None  # None: a refresh without an ID token, or a login without it
     refresh_token: str | None = field(default=None, repr=False)
@@ -53,7 +53,7 @@ class DeviceGrant:
 
 
 class Polled(StrEnum):
-    """What a terminal that waits is told, in the words of RFC 8628."""
+    """Answer to a terminal that waits, in the words of RFC 8628."""
 
     GRANTED = "granted"
     PENDING = "authorization_pending"
@@ -64,7 +64,7 @@ class Polled(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TakenRefresh:
-    """What a server needs that has taken it on to ask the provider about a person."""
+    """Lease of a refresh: what the server needs to ask the provider about a person."""
 
     token: str  # id of the session whose refresh token it is, which may be another of the person
     sealed: str = field(repr=False)  # the refresh token
@@ -89,7 +89,7 @@ class SealedLogin:
 
 @dataclass(frozen=True, slots=True)
 class Resealed:
-    """The same value, its data key wrapped by another key of the ring."""
+    """Sealed value whose data key is wrapped by another key of the ring now."""
 
     value: SealedValue
     sealed: str = field(repr=False)
@@ -116,7 +116,7 @@ class LoginStore(Protocol):
         """Make these groups admins of the installation, and no others that were made so before."""
         ...
 
-    async def open_login(self, token: NewToken, told: Told, idle: timedelta) -> None:
+    async def open_login(self, token: NewToken, told: ProviderFacts, idle: timedelta) -> None:
         """Open a session; other sessions of the person learn of their groups."""
         ...
 
@@ -136,7 +136,7 @@ class LoginStore(Protocol):
         """
         ...
 
-    async def refresh_login(self, token: str, told: Told) -> None:
+    async def refresh_login(self, token: str, told: ProviderFacts) -> None:
         """Save what the provider said at a refresh; what it did not renew stays.
 
         Terminals of the person go on from now for as long as a browser's session may last.

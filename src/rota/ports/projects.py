@@ -43,7 +43,7 @@ class NewProject:
 
 @dataclass(frozen=True, slots=True)
 class ProjectFacts:
-    """What decides about jobs of a project when they are applied."""
+    """Facts of a project that decide about its jobs when they are applied."""
 
     defaults: Mapping[str, Any]
     bounds: Bounds

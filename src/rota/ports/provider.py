@@ -11,7 +11,7 @@ from rota.domain.identity import Header, ProviderRules
 
 @dataclass(frozen=True, slots=True)
 class LoginRequest:
-    """What the provider is told of a login that begins."""
+    """Request of a login that begins, for the provider."""
 
     state: str = field(repr=False)  # comes back with the person, who may have been sent by others
     nonce: str  # comes back inside the ID token
@@ -21,7 +21,7 @@ class LoginRequest:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What the provider hands out for a code or a refresh token."""
+    """Tokens that the provider hands out for a code or a refresh token."""
 
     id_token: str = field(default="", repr=False)  # "": it gave none, as a refresh need not
     refresh_token: str = field(default="", repr=False)  # "": none, or the old one stays valid

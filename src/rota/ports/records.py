@@ -289,7 +289,7 @@ class Session:
 
     @property
     def offered(self) -> frozenset[str]:
-        """What its worker has of what it told, as `kind/name`."""
+        """Offers of its worker that it really has, as `kind/name`."""
         return offered(self.offers)
 
 
@@ -511,7 +511,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class LoginSession:
-    """What is known of the session of a person, beside its token."""
+    """Session of a person, as far as it is more than a token."""
 
     seen_at: datetime  # by the store's clock
     refreshed_at: datetime  # when the provider was last asked about the person

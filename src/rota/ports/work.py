@@ -369,7 +369,7 @@ class Progress(OfAttempt, frozen=True, array_like=True):
 
 
 class RemoteHandle(OfAttempt, frozen=True, array_like=True):
-    """What names the work of an attempt in another system, for the attempts after it."""
+    """Remote handle: the name of an attempt's work in another system, for the attempts after it."""
 
     handle: str  # as JSON; "": that work is over, the next attempt begins anew
 
@@ -497,7 +497,7 @@ class Credential(msgspec.Struct, frozen=True):
 
 
 class JoinWish(msgspec.Struct, frozen=True):
-    """What a worker asks for that has a join token."""
+    """Request of a worker that has a join token."""
 
     worker: str
     pool: str

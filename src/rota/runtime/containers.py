@@ -23,7 +23,7 @@ from rota.walls.rooms import remove_tree
 if TYPE_CHECKING:
     from rota.executors.container import ContainerExecutor
     from rota.walls.container_probe import ContainerTrial
-    from rota.walls.images import Login
+    from rota.walls.images import RegistryLogin
 
 _JOURNAL = "containers.journal"
 _NONE = "no engine is named: set container_engine to its socket, or to auto"
@@ -38,7 +38,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Containers:
-    """What a worker has of containers."""
+    """Containers of a worker: its offers, and the executor if there is an engine."""
 
     offers: tuple[Offer, ...]
     is_swept: bool  # it is certain that no container of an earlier life is left
@@ -97,12 +97,12 @@ async def _open(settings: ContainerSettings, place: ContainerPlace) -> Container
     # The client of engines is a package that few workers need, and takes a while to load.
     from rota.executors.container import ContainerExecutor, ContainerGround
     from rota.walls.container_probe import ContainerTrial
-    from rota.walls.engine import Engine
+    from rota.walls.engine import ContainerEngine
     from rota.walls.images import Images
     from rota.walls.leftovers import Journal, Sweeper, labels_of
 
     socket = find_socket(settings.engine)
-    engine = Engine(socket) if socket else None
+    engine = ContainerEngine(socket) if socket else None
     labels = labels_of(place.worker, place.folder)
     sweeper = Sweeper(Journal(place.folder / _JOURNAL), place.clock)
     is_reachable = engine is not None and not why_no_socket(socket)
@@ -165,7 +165,7 @@ def _resolver(folder: Path) -> Path:
     return path
 
 
-def _logins(file: Path | None) -> tuple[dict[str, Login], dict[str, str]]:
+def _logins(file: Path | None) -> tuple[dict[str, RegistryLogin], dict[str, str]]:
     """Return the logins of registries, and why each of them is of no use."""
     from rota.walls.images import read_logins
 

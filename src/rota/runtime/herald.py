@@ -32,7 +32,7 @@ class HttpHerald:
         target = place_of(call, occasion)
         names = secrets_of(call)
         values = self._known().values(names, occasion.project, target) if names else {}
-        built = build_call(message.told, call, occasion, message.id, values)
+        built = build_call(message.kind, call, occasion, message.id, values)
         request = Request(built.method, built.target, built.headers, built.body)
         answer = await self._outgoing.send(request, call.timeout.total_seconds(), _MAX_ANSWER)
         if not 200 <= answer.status < 300:

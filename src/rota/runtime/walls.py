@@ -34,7 +34,7 @@ DEFAULT_HTTP_SLOTS = 100
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """What a worker has for jobs of type `http`, and what all that it sends out may reach."""
+    """Settings of jobs of type `http`, and the addresses that anything sent from here may reach."""
 
     slots: int = DEFAULT_HTTP_SLOTS
     networks: tuple[Network, ...] = ()  # private, and open to what projects name

@@ -67,17 +67,19 @@ from rota.walls.probe import Prober
 from rota.walls.rooms import RUN, Rooms, reachable
 from rota.worker.attempts import Attempts
 from rota.worker.files import LinkedFiles
-from rota.worker.guard import Guard
-from rota.worker.keeper import KeeperConnection
+from rota.worker.guard import Guard, KeeperConnection
 from rota.worker.session import SessionConfig, WorkerSession
 from rota.worker.spool import OutputDeliverer, OutputSpool
 
 if TYPE_CHECKING:
     from rota.executors.container import ContainerExecutor
 
+_STARTING = timedelta(seconds=60)  # the app's import may take its time before the first lease
 _ROOT = Path("/")
 _MEBIBYTE = 1024 * 1024
 _CGROUPS = Path("sys/fs/cgroup")
+
+log = structlog.get_logger()
 
 
 def offered(declared: Mapping[str, int], root: Path = _ROOT) -> dict[str, int]:
@@ -123,11 +125,6 @@ def _read(path: Path) -> str:
         return path.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError):
         return ""
-
-
-log = structlog.get_logger()
-
-_STARTING = timedelta(seconds=60)  # the app's import may take its time before the first lease
 
 
 def main() -> None:
@@ -330,7 +327,7 @@ class _Worker:
         """Let requests be sent for jobs whose work other systems do."""
         settings = http_from_option(self._options.http)
         if not settings.slots:
-            return (Offer("type", JobType.HTTP, "http_slots is 0"),)
+            return (Offer(OfferKind.TYPE, JobType.HTTP, "http_slots is 0"),)
         secrets, offers = _http_secrets(settings.secrets)
         ground = HttpGround(
             Outgoing(settings.networks),
@@ -340,7 +337,7 @@ class _Worker:
         self._executors[JobType.HTTP] = HttpExecutor(
             self._attempts, self._attempts, self._clock, ground
         )
-        return (Offer("type", JobType.HTTP), *offers)
+        return (Offer(OfferKind.TYPE, JobType.HTTP), *offers)
 
     def _note(self, session: str) -> None:
         """Write the session note: without it, the next start waits for this lease to expire."""
@@ -421,10 +418,10 @@ def offers(*, has_app: bool, lease: str = "") -> tuple[Offer, ...]:
     A `lease` in seconds is asked for; its server tells what it has got.
     """
     return (
-        Offer("type", "shell"),
-        Offer("type", "python", "" if has_app else "started without --app"),
-        Offer("capability", FILES),
-        Offer("capability", PROBES),
+        Offer(OfferKind.TYPE, JobType.SHELL),
+        Offer(OfferKind.TYPE, JobType.PYTHON, "" if has_app else "started without --app"),
+        Offer(OfferKind.CAPABILITY, FILES),
+        Offer(OfferKind.CAPABILITY, PROBES),
         *([Offer(OfferKind.LEASE, lease)] if lease else []),
     )
 

@@ -96,7 +96,7 @@ class WatchingVerbs:
 
 
 class _Watch(Protocol[N_co, E]):
-    """What was told of a thing, and where to go on."""
+    """State of a watch: what was told of a thing, and where to go on."""
 
     end: E | None  # it when nothing more was to come
     state: str

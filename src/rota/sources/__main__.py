@@ -11,7 +11,7 @@ import sys
 
 from rota.domain.masking import Masker
 from rota.sources import git, unpack
-from rota.sources.wish import SOURCE, SourceRefused, Told, Wish, say, sized
+from rota.sources.wish import SOURCE, SourceRefused, SourceReport, SourceWish, say, sized
 
 _MOST_WISH = 4 * 1024**2
 _MOST_MEMORY = 1024**3
@@ -21,12 +21,12 @@ def main(wish: int, report: int) -> int:
     """Return the exit code."""
     for descriptor in (wish, report):
         os.set_inheritable(descriptor, False)  # git is not to have them
-    told = fulfil(Wish.decode(os.pread(wish, _MOST_WISH, 0)))
+    told = fulfil(SourceWish.decode(os.pread(wish, _MOST_WISH, 0)))
     told.write(report)
     return 1 if told.error else 0
 
 
-def fulfil(wish: Wish) -> Told:
+def fulfil(wish: SourceWish) -> SourceReport:
     """Bring everything into the folder."""
     os.umask(0o022)
     commit, cause = "", SOURCE
@@ -44,10 +44,10 @@ def fulfil(wish: Wish) -> Told:
             what = f"{count} entries of {file.name}" if count > 1 else file.name or "a file"
             say(f"{what}, {sized(file.size)}")
     except SourceRefused as refusal:
-        return Told(mask.text(str(refusal)), cause)
+        return SourceReport(mask.text(str(refusal)), cause)
     except OSError as error:
-        return Told(f"the source cannot be written: {error.strerror or error}", cause)
-    return Told(commit=commit)
+        return SourceReport(f"the source cannot be written: {error.strerror or error}", cause)
+    return SourceReport(commit=commit)
 
 
 if __name__ == "__main__":

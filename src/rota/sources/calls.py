@@ -187,7 +187,7 @@ class Git:
 
 
 class _Complaint:
-    """What a process says on standard error: passed on, and its end kept."""
+    """Standard error of a process: passed on, and its end kept."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], mask: Masker, *, is_shown: bool = True

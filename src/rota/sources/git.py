@@ -31,7 +31,7 @@ from rota.sources.calls import (
     size_of,
     too_large,
 )
-from rota.sources.wish import Bounds, GitWish, Login, SourceRefused, quoted, say
+from rota.sources.wish import Bounds, GitLogin, GitWish, SourceRefused, quoted, say
 
 _MOST_SUBMODULES, _DEEPEST = 100, 10
 _MOST_PACKS = 40
@@ -80,7 +80,7 @@ def _empty(folder: Path) -> None:
 
 @dataclass(slots=True)
 class _Sum:
-    """What a repository and its submodules are together: the same one may be there many times."""
+    """Size of a repository and its submodules together: the same one may be there many times."""
 
     top: Path  # the folder of all of them
     bounds: Bounds
@@ -360,7 +360,7 @@ class _Remote:
             if ending.status:
                 raise SourceRefused(self._words(ending, settings, variables))
 
-    def _helper(self, login: Login, given: _Given) -> dict[str, str]:
+    def _helper(self, login: GitLogin, given: _Given) -> dict[str, str]:
         """Return settings by which git gets a password for this host, and for no other."""
         told = f"username={login.user}\npassword={login.password}\n"
         return {f"credential.{self._target.origin}.helper": f"!cat {given.file(told)} #"}
@@ -448,7 +448,7 @@ class _Remote:
         return found[1] if found else ""
 
 
-def _login_for(login: Login | None, target: Target) -> Login | None:
+def _login_for(login: GitLogin | None, target: Target) -> GitLogin | None:
     """Return the login, if it is for this very host: a submodule may be on another one."""
     return login if login is not None and login.origin == target.origin else None
 

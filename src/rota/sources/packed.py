@@ -1,4 +1,8 @@
-"""The program as one file, which Python executes wherever it is put."""
+"""The program that fetches sources, packed into one file: any Python executes it, behind any wall.
+
+Not a part of the program itself: the worker packs it (`executors/source.py`). What the program
+imports must be on the list here, and a test executes it with nothing else.
+"""
 
 from __future__ import annotations
 

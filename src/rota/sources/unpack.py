@@ -430,7 +430,7 @@ _HEADERS = (
 
 
 class _Unpacked(io.RawIOBase):
-    """What a decompressor makes of a file, counted: headers and padding, too."""
+    """Decompressed bytes of a file, counted: headers and padding, too."""
 
     def __init__(self, data: BinaryIO, kind: str, writer: Writer) -> None:
         self._data = data

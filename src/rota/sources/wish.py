@@ -1,4 +1,4 @@
-"""What the program that fetches a source is told, and what it tells: JSON through descriptors."""
+"""Messages to and from the program that fetches a source: JSON through descriptors."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class SourceRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
-    """What one host is shown: a user with a password, or the private key of one."""
+class GitLogin:
+    """Login that one host is shown: a user with a password, or the private key of one."""
 
     user: str = ""
     password: str = field(default="", repr=False)
@@ -51,7 +51,7 @@ class GitWish:
     ref: str = ""  # "": what its HEAD names
     commit: str = ""  # that an earlier attempt at the run found; "": `ref` says
     submodules: bool = False
-    login: Login | None = None
+    login: GitLogin | None = None
     known_hosts: str = field(default="", repr=False)  # lines of that file; "": ssh is not allowed
     authorities: str = field(default="", repr=False)  # certificates instead of the system's
     allows_http: bool = False
@@ -86,7 +86,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SourceWish:
     """All that is to be in the folder when the first step begins."""
 
     folder: str
@@ -98,11 +98,11 @@ class Wish:
         return json.dumps(asdict(self)).encode()
 
     @classmethod
-    def decode(cls, data: bytes) -> Wish:
+    def decode(cls, data: bytes) -> SourceWish:
         fields: dict[str, Any] = json.loads(data)
         git, login = fields["git"], None
         if git is not None and git["login"] is not None:
-            login = Login(**git["login"])
+            login = GitLogin(**git["login"])
         if git is not None:
             git = GitWish(**{**git, "login": login, "opened": tuple(git["opened"])})
         return cls(
@@ -114,7 +114,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SourceReport:
     """How it went."""
 
     error: str = ""  # "": all is there
@@ -125,7 +125,7 @@ class Told:
         os.pwrite(descriptor, json.dumps(asdict(self)).encode(), 0)
 
     @classmethod
-    def read(cls, descriptor: int) -> Told | None:
+    def read(cls, descriptor: int) -> SourceReport | None:
         """Return what was told; None: nothing that makes sense.
 
         Hostile data was read by who tells it, and may tell it anything by now.
@@ -145,7 +145,7 @@ _TOLD = ("error", "cause", "commit")
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """What the settings of a worker say about sources."""
+    """Settings of a worker about sources."""
 
     credentials: Path | None = None  # file of credentials for git
     known_hosts: Path | None = None  # file of the keys of hosts; None: no ssh

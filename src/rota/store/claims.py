@@ -229,7 +229,7 @@ def _batch(rows: Rows) -> Script[WorkBatch]:
 
 
 def _with_probed(batch: WorkBatch) -> Script[WorkBatch]:
-    """The same with what identifies the runs that the probes among them ask about."""
+    """Add to a claim the runs and attempts that the probes among them ask about."""
     rows = yield from probes_of(batch.runs)
     carts = {at: (row["cart"], row["item"]) for at, row in rows.items() if row["cart"]}
     commits = {at: row["source_commit"] for at, row in rows.items() if row["source_commit"]}

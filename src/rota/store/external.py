@@ -17,11 +17,11 @@ from msgspec import structs
 from rota.domain.external import (
     EXTERNAL_SESSION,
     Judgement,
+    Notice,
     Progress,
     Reported,
     Silence,
     StatusReport,
-    Told,
     judge,
     silence,
 )
@@ -31,6 +31,7 @@ from rota.domain.run import AttemptResult
 from rota.domain.spec import EXTERNAL_POOL, Delivery
 from rota.domain.states import LEASED_STATES, RunState
 from rota.ports.external import (
+    Announced,
     Announcement,
     ExternalAttempt,
     ExternalDue,
@@ -38,7 +39,6 @@ from rota.ports.external import (
     ReportTaken,
     ReportToken,
     Sent,
-    ToldOf,
 )
 from rota.ports.records import StoredChunk
 from rota.ports.work import Fence, Outcome
@@ -56,7 +56,7 @@ _KEPT = timedelta(days=90) // _MICROSECOND  # how long late reports are told fro
 
 
 def due(now: int) -> Script[ExternalDue]:
-    """What there is to do: asked often, and nearly always nothing."""
+    """Whether there is anything to do: asked often, and nearly always nothing."""
     [row] = yield query("any_external_due", now=now, pool=EXTERNAL_POOL)
     return ExternalDue(bool(row["silent"]), bool(row["announcements"]), bool(row["waiting"]))
 
@@ -73,8 +73,8 @@ def begin(tx: Tx, limit: int) -> Script[int]:
     yield Many("start_runs", starts)
     begun = [_begun(tx.now, row, numbers[row["id"]], rules[_ref(row)].rules) for row in rows]
     yield Many("insert_external_attempt", begun)
-    told = [row for row in rows if Told.ANNOUNCE in rules[_ref(row)].rules.tells]
-    yield from _announce(tx, Told.ANNOUNCE, {row["id"]: numbers[row["id"]] for row in told})
+    told = [row for row in rows if Notice.ANNOUNCE in rules[_ref(row)].rules.tells]
+    yield from _announce(tx, Notice.ANNOUNCE, {row["id"]: numbers[row["id"]] for row in told})
     tx.record_each("run.started", rows, actor=EXTERNAL_SESSION)
     return len(numbers)
 
@@ -98,10 +98,10 @@ def _look_at(now: int, ends_at: int, heartbeat: int | None) -> int:
     return ends_at if heartbeat is None else min(ends_at, now + heartbeat)
 
 
-def _announce(tx: Tx, told: Told, attempts: Mapping[str, int]) -> Script[None]:
+def _announce(tx: Tx, kind: Notice, attempts: Mapping[str, int]) -> Script[None]:
     """Write what another system is to be told, in the transaction in which it happens."""
     rows = [
-        (f"{run}.{number}{'.cancel' if told is Told.CANCEL else ''}", told, run, number, tx.now)
+        (f"{run}.{number}{'.cancel' if kind is Notice.CANCEL else ''}", kind, run, number, tx.now)
         for run, number in sorted(attempts.items())
     ]
     if rows:
@@ -288,8 +288,8 @@ def _silent(now: int, row: Row, held: Row, end: Silence) -> Outcome:
 def _tell_cancelled(tx: Tx, ended: Mapping[str, Row]) -> Script[None]:
     cancelled = [row for row in ended.values() if row["cancel_at"] is not None]
     rules = yield from tx.rules.load({_ref(row) for row in cancelled})
-    telling = [row for row in cancelled if Told.CANCEL in rules[_ref(row)].rules.tells]
-    yield from _announce(tx, Told.CANCEL, {row["id"]: row["attempt"] for row in telling})
+    telling = [row for row in cancelled if Notice.CANCEL in rules[_ref(row)].rules.tells]
+    yield from _announce(tx, Notice.CANCEL, {row["id"]: row["attempt"] for row in telling})
 
 
 # --- announcements
@@ -312,9 +312,9 @@ def lease_announcements(
         for row, digest in zip(leased, digests, strict=False)
         if row["run_id"] in runs
     ]
-    stale = [each for each, _ in found if each.told is Told.ANNOUNCE and not each.is_open]
+    stale = [each for each, _ in found if each.kind is Notice.ANNOUNCE and not each.is_open]
     going = [(each, digest) for each, digest in found if each not in stale]
-    tokens = [(d, a.run, a.attempt, tx.now) for a, d in going if a.told is Told.ANNOUNCE]
+    tokens = [(d, a.run, a.attempt, tx.now) for a, d in going if a.kind is Notice.ANNOUNCE]
     if tokens:
         yield Many("insert_report_token", tokens)
     gone = {row["id"] for row in leased}.difference(each.id for each, _ in going)
@@ -332,7 +332,7 @@ def _announcement(row: Row, run: Row) -> Announcement:
     heartbeat = run["heartbeat"]
     return Announcement(
         id=row["id"],
-        told=Told(row["told"]),
+        kind=Notice(row["told"]),
         run=RunId(run["id"]),
         attempt=row["attempt"],
         made_at=instant(row["made_at"]),
@@ -388,9 +388,9 @@ def external_attempt(run: RunId, attempt: int) -> Script[ExternalAttempt | None]
     )
 
 
-def _told_of(row: Row) -> ToldOf:
-    return ToldOf(
-        Told(row["told"]),
+def _told_of(row: Row) -> Announced:
+    return Announced(
+        Notice(row["told"]),
         row["tries"],
         row["error"],
         optional_instant(row["sent_at"]),

@@ -16,11 +16,11 @@ from rota.ports.logins import (
     FoundPerson,
     LoginAttempt,
     Polled,
+    ProviderFacts,
     Resealed,
     SealedLogin,
     SealedValue,
     TakenRefresh,
-    Told,
 )
 from rota.ports.projects import AWAITED, Principal, PrincipalKind, PrincipalRef
 from rota.ports.records import NewToken
@@ -140,7 +140,7 @@ def bind_admin_groups(tx: Tx, issuer: str, groups: frozenset[str]) -> Script[Non
 # --- sessions
 
 
-def open_session(tx: Tx, token: NewToken, told: Told, idle: timedelta) -> Script[None]:
+def open_session(tx: Tx, token: NewToken, told: ProviderFacts, idle: timedelta) -> Script[None]:
     """A session, and what the provider said; their other sessions learn of the groups.
 
     Nobody has said anything of whoever comes by a link or with a token: their session ends as
@@ -216,8 +216,8 @@ def _take(tx: Tx, token: str, older: timedelta, lasts: timedelta) -> Script[Take
     return TakenRefresh(token, str(rows[0]["refresh_token"])) if rows else None
 
 
-def save_refresh(tx: Tx, token: str, told: Told) -> Script[None]:
-    """What the provider said at a refresh."""
+def save_refresh(tx: Tx, token: str, told: ProviderFacts) -> Script[None]:
+    """Keep what the provider said at a refresh."""
     yield query(
         "save_refresh",
         token=token,
@@ -328,7 +328,7 @@ def decide_device(tx: Tx, code: str, session: str, *, is_approved: bool) -> Scri
 
 
 def poll_device(tx: Tx, device: str, token: NewToken) -> Script[Polled]:
-    """What a terminal is told; once it was let in, its token is made."""
+    """Answer a terminal that polls; once it was let in, its token is made."""
     rows = yield query("device_to_poll", device=device)
     if not rows or rows[0]["expires_at"] <= tx.now or rows[0]["state"] == "used":
         return Polled.EXPIRED

@@ -41,7 +41,7 @@ def tell(tx: Tx, session: str, notes: Sequence[StepNote]) -> Script[frozenset[Fe
 
 
 def notes(runs: Collection[str]) -> Script[dict[RunId, Note]]:
-    """What is known of those of these runs whose latest attempt goes on."""
+    """Notes about those of these runs whose latest attempt goes on."""
     rows = yield query("select_notes", ids=runs)
     return {RunId(row["run_id"]): note_from(row) for row in rows}
 

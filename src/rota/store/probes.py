@@ -21,12 +21,16 @@ from rota.domain.states import RunState, is_final
 from rota.store.gates import lock_gates_of_jobs
 from rota.store.memory import shape_rows
 from rota.store.releases import release_jobs
-from rota.store.script import Many, Row, Script, query
+from rota.store.script import Many, Row, Script, query, shared_statements
 from rota.store.tx import Tx, lock_carts, runs_ended
 from rota.store.waits import cancel, leave_ends
 
 _ACTOR = "probe"
 _EXPECTED = 1.0  # seconds that a probe takes, for the order of service
+_OF_PROBED = (  # what a probe has as its run has it
+    *("project", "job_id", "job", "job_version", "due_at", "priority", "pool", "chain"),
+    *("inputs", "created_by"),
+)
 _RESOLVED = (RunState.COMPLETED, RunState.FAILED, RunState.SCHEDULED)
 
 
@@ -56,41 +60,32 @@ def begin_probes(tx: Tx, lost: Sequence[tuple[Row, RunRules]]) -> Script[None]:
 
 
 def _values(now: int, run: RunId, row: Row, shape: str, rules: RunRules) -> tuple[object, ...]:
-    """Values for `insert_run`, in its order: no gate, deadline, key or cart is its own."""
+    """Values for `insert_run`, in its order.
+
+    What is not named is None: no gate, deadline, key or cart is the probe's own.
+    """
     assert rules.probe is not None
     pause = backoff(rules.probe, 0, 0) // timedelta(microseconds=1)
-    return (
-        run,
-        row["project"],
-        row["job_id"],
-        row["job"],
-        row["job_version"],
-        Trigger.PROBE,
-        RunState.SCHEDULED,
-        "",
-        row["due_at"],
-        now,
-        now + pause,
-        *(None,) * 3,  # deadline_at, late_at, drop_at
-        row["priority"],
-        row["pool"],
-        row["chain"],
-        shape,
-        Delivery.AT_LEAST_ONCE,
-        rules.probe.attempts,
-        _EXPECTED,
-        *(None,) * 2,  # blocked_on, reasons
-        row["inputs"],
-        row["created_by"],
-        now,
-        *(None,) * 5,  # queued_at, ended_at, retry_of, gate_job, backfill
-        0,
-        *(None,) * 6,  # cart, item, follows, previous_due, keys, timeout
-    )
+    known = {
+        **{name: row[name] for name in _OF_PROBED},
+        "id": run,
+        "trigger": Trigger.PROBE,
+        "state": RunState.SCHEDULED,
+        "cause": "",
+        "release_at": now,
+        "eligible_at": now + pause,
+        "shape": shape,
+        "delivery": Delivery.AT_LEAST_ONCE,
+        "max_attempts": rules.probe.attempts,
+        "expected": _EXPECTED,
+        "created_at": now,
+        "caught_up": 0,
+    }
+    return tuple(known.get(name) for name in shared_statements()["insert_run"].parameters)
 
 
 def probes_of(claimed: Sequence[str]) -> Script[dict[int, Row]]:
-    """What the probes among claimed runs ask about, by their position."""
+    """The runs and attempts that probes among claimed runs ask about, by their position."""
     rows = {row["run_id"]: row for row in (yield query("probes_of_runs", ids=claimed))}
     return {at: rows[run] for at, run in enumerate(claimed) if run in rows}
 

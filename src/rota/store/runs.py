@@ -66,7 +66,7 @@ def record_progress(tx: Tx, session: str, items: Sequence[Progress]) -> Script[t
 
 
 def keep_handles(tx: Tx, session: str, items: Sequence[RemoteHandle]) -> Script[tuple[Fence, ...]]:
-    """What names the work of attempts elsewhere; returns those that the session has not leased."""
+    """Keep the remote handles of attempts; returns those that the session has not leased."""
     # Locked: an attempt that is lost meanwhile must not keep what the next one would not know of.
     rows = yield query("runs_to_change", ids={item.run for item in items})
     own = {

@@ -123,7 +123,7 @@ def _session(row: Row, now: int) -> LoginSession:
 
 
 def _rights(token: Token, rows: Rows) -> Script[Rights]:
-    """What a token allows: the roles of its principal, and of the groups of a person."""
+    """Rights of a token: the roles of its principal, and of the groups of a person."""
     if not token.principal:
         return everywhere(token.role)
     bound = [_role(row) for row in rows if row["scope"] is not None]

@@ -214,7 +214,7 @@ class Attempt:
 
 
 class Subject(Protocol):
-    """What a bench is told about an executor: `ExecutorConformance` says what it means."""
+    """Description of an executor for a bench: `ExecutorConformance` says what it means."""
 
     patience: ClassVar[float]
 

@@ -1,4 +1,4 @@
-"""What the conformance suite asks besides of executors whose work another system does.
+"""Conformance suite of executors whose work another system does, beside that of all executors.
 
     from rota.testing.remote import RemoteConformance
 

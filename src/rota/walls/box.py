@@ -16,7 +16,7 @@ from typing import Any
 from rota.ports.clock import Clock
 from rota.ports.executor import Keeper
 from rota.walls.container import PROGRAMS_AT
-from rota.walls.engine import Engine, EngineAway, EngineRefused, read_output
+from rota.walls.engine import ContainerEngine, EngineAway, EngineRefused, read_output
 from rota.walls.leftovers import Sweeper
 from rota.walls.network import WayOut
 from rota.walls.usage import Meter
@@ -33,7 +33,7 @@ Connect = Callable[[str], Awaitable[WayOut]]  # by the name of a container that 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What runs in a container."""
+    """Command that runs in a container."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -48,7 +48,7 @@ class Box:
     """Container of an attempt."""
 
     def __init__(
-        self, name: str, engine: Engine, keeper: Keeper, sweeper: Sweeper, user: str = ""
+        self, name: str, engine: ContainerEngine, keeper: Keeper, sweeper: Sweeper, user: str = ""
     ) -> None:
         self.name = name
         self.engine = engine

@@ -1,4 +1,4 @@
-"""What the container of an attempt looks like, as its engine is told.
+"""Description of an attempt's container, as its engine gets it.
 
 Nothing of the image can be written to, and nothing of it is kept: what a job writes goes to its
 folder, or to memory that counts for it. No capabilities, no new privileges, and a user that has no
@@ -63,7 +63,7 @@ class MountRoot:
 
 @dataclass(frozen=True, slots=True)
 class ContainerSettings:
-    """What the settings of a worker say about containers."""
+    """Settings of a worker about containers."""
 
     engine: str = ""  # path of its socket, or auto; "": none
     mounts: tuple[MountRoot, ...] = ()

@@ -1,4 +1,4 @@
-"""What a worker's engine can do for containers of jobs: tried when the worker starts.
+"""Trial of what a worker's engine can do for containers of jobs, when the worker starts.
 
 The trial is a container like those of jobs, of an image that has nothing in it. The same image does
 one more thing: a worker that is not root has what other users left in its folders removed by it.
@@ -32,7 +32,7 @@ from rota.walls.container import (
     ulimits,
     why_no_socket,
 )
-from rota.walls.engine import Engine, EngineAway, EngineFacts, EngineRefused
+from rota.walls.engine import ContainerEngine, EngineAway, EngineFacts, EngineRefused
 from rota.walls.leftovers import Sweeper
 from rota.walls.network import NetworkFailed
 
@@ -51,7 +51,7 @@ log = structlog.get_logger()
 class ContainerTrial:
     """Trial of an engine, with a folder of the worker's own."""
 
-    engine: Engine
+    engine: ContainerEngine
     sweeper: Sweeper
     keeper: Keeper
     labels: Mapping[str, str]

@@ -38,7 +38,7 @@ _MONITORS = 2
 
 @dataclass(frozen=True, slots=True)
 class WallSettings:
-    """What the settings of a worker say about its walls."""
+    """Settings of a worker about its walls."""
 
     binds: tuple[Bind, ...] = ()
     uids: range = range(65_536, 75_536)
@@ -50,7 +50,7 @@ class WallSettings:
 
 @dataclass(slots=True)
 class Equipment:
-    """What the machine has for walls, as it was found out; each lack with its reason."""
+    """Equipment of the machine for walls, as it was found by trying; each lack with its reason."""
 
     bwrap: str = ""  # paths of programs
     slirp: str = ""

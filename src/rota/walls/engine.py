@@ -56,7 +56,7 @@ PATIENCE = EnginePatience()
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """What an engine says of itself."""
+    """Facts that an engine tells of itself."""
 
     name: str  # Docker or Podman
     version: str
@@ -111,13 +111,13 @@ class ProcessState:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the processes of a container took so far, and take."""
+    """Usage of a container's processes, so far and now."""
 
     cpu_seconds: float = 0.0
     memory_bytes: int = 0  # the most, where the kernel tells it; else now
 
 
-class Engine:
+class ContainerEngine:
     """Connection to the engine behind a socket. Containers go by the names that we gave them."""
 
     def __init__(self, socket: str, patience: EnginePatience = PATIENCE) -> None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import stat
-import tomllib
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from rota.domain.spec import Container, PullPolicy
-from rota.walls.engine import Engine, EngineRefused, Image
+from rota.secret_files import is_for, path_in, projects_in, read_secret, refuse_open, tables_in
+from rota.walls.engine import ContainerEngine, EngineRefused, Image
 
 _DOCKER_HUB = "docker.io"
 _HUB_NAMES = ("index.docker.io", "registry-1.docker.io")
@@ -26,8 +25,6 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _PATH = re.compile(rf"{_PART}(?:/{_PART})*")
-_ANY_PROJECT = "*"
-_OPEN_TO_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class ImageRefused(Exception):
@@ -76,7 +73,7 @@ def _host_and_path(name: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class RegistryLogin:
     """Way into a registry, of the worker's settings."""
 
     name: str
@@ -87,7 +84,7 @@ class Login:
     projects: tuple[str, ...] = ()  # whose jobs may use it
 
     def is_for(self, project: str) -> bool:
-        return _ANY_PROJECT in self.projects or project in self.projects
+        return is_for(project, self.projects)
 
     def trouble(self) -> str:
         """Return why it is of no use at present; "": nothing is known against it."""
@@ -102,71 +99,50 @@ class Login:
         password = self.password
         if self.password_file is not None:
             try:
-                password = self.password_file.read_text("utf-8").rstrip("\r\n")
-            except (OSError, UnicodeDecodeError) as error:
-                reason = getattr(error, "strerror", None) or "it is not UTF-8"
+                password = read_secret(self.password_file).rstrip("\r\n")
+            except ValueError as error:
                 raise ImageRefused(
-                    f"the password of the registry login {self.name} cannot be read:"
-                    f" {self.password_file}: {reason}"
+                    f"the password of the registry login {self.name} cannot be read: {error}"
                 ) from error
         server = "https://index.docker.io/v1/" if self.host == _DOCKER_HUB else self.host
         return {"username": self.user, "password": password, "serveraddress": server}
 
 
-def read_logins(path: Path) -> dict[str, Login]:
+def read_logins(path: Path) -> dict[str, RegistryLogin]:
     """Read the file of logins; raise `ValueError` with what is wrong in it.
 
     One with a password in it must be readable by its owner only.
     """
-    try:
-        content = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not TOML: {error}") from error
-    logins = {name: _login(path, name, fields) for name, fields in content.items()}
-    if any(login.password for login in logins.values()) and _is_open(path):
-        raise ValueError(f"{path} has passwords, and others may read it: chmod 600 {path}")
+    tables = tables_in(path, _FIELDS, 'host = "…"')
+    logins = {name: _login(where, name, fields) for name, where, fields in tables}
+    if any(login.password for login in logins.values()):
+        refuse_open(path, "passwords")
     return logins
-
-
-def _is_open(path: Path) -> bool:
-    return bool(path.stat().st_mode & _OPEN_TO_OTHERS)
 
 
 _FIELDS = ("host", "user", "password", "password_file", "projects")
 
 
-def _login(path: Path, name: str, fields: Any) -> Login:
-    where = f"{path}: [{name}]"
-    if not isinstance(fields, Mapping):
-        raise ValueError(f'{path}: {name} is no table: write [{name}] and below it host = "…"')
-    unknown = sorted(set(fields) - set(_FIELDS))
-    if unknown:
-        raise ValueError(f"{where} has an unknown {unknown[0]}: it knows {', '.join(_FIELDS)}")
+def _login(where: str, name: str, fields: Mapping[str, Any]) -> RegistryLogin:
     for key in ("host", "user"):
         if not isinstance(fields.get(key), str) or not fields[key]:
             raise ValueError(f"{where} needs {key}")
     if ("password" in fields) == ("password_file" in fields):
         raise ValueError(f"{where} needs password or password_file, one of them")
-    projects = fields.get("projects")
-    if not isinstance(projects, list) or not all(isinstance(each, str) for each in projects):
-        raise ValueError(f'{where} needs projects = ["NAME"], whose jobs may use it; "*" is all')
-    file = fields.get("password_file")
-    return Login(
+    return RegistryLogin(
         name=name,
         host=_host_and_path(f"{fields['host']}/image")[0],
         user=fields["user"],
         password=str(fields.get("password", "")),
-        password_file=None if file is None else Path(str(file)).expanduser(),
-        projects=tuple(projects),
+        password_file=path_in(fields, "password_file"),
+        projects=projects_in(where, fields),
     )
 
 
 class Images:
     """Images of an engine, for the jobs of one worker."""
 
-    def __init__(self, engine: Engine, logins: Mapping[str, Login]) -> None:
+    def __init__(self, engine: ContainerEngine, logins: Mapping[str, RegistryLogin]) -> None:
         self._engine = engine
         self._logins = logins
         self._hosts = {login.host for login in logins.values()}
@@ -189,7 +165,7 @@ class Images:
                     raise ImageRefused(self._why_not_there(reference, image))
             return await self._pull(reference, login)
 
-    def _login(self, name: str, reference: Reference, project: str) -> Login | None:
+    def _login(self, name: str, reference: Reference, project: str) -> RegistryLogin | None:
         if not name:
             return None
         login = self._logins.get(name)
@@ -210,7 +186,7 @@ class Images:
             return None
         return image
 
-    def _is_granted(self, login: Login | None, reference: Reference, image: Image) -> bool:
+    def _is_granted(self, login: RegistryLogin | None, reference: Reference, image: Image) -> bool:
         if reference.host not in self._hosts:
             return True
         name = "" if login is None else login.name
@@ -224,7 +200,7 @@ class Images:
             " never: with if_missing the registry is asked once whether this job may have it"
         )
 
-    async def _pull(self, reference: Reference, login: Login | None) -> Image:
+    async def _pull(self, reference: Reference, login: RegistryLogin | None) -> Image:
         try:
             credentials = None if login is None else login.credentials()
             await self._engine.pull(str(reference), credentials)
@@ -242,7 +218,7 @@ class Images:
 _REFUSALS = ("unauthorized", "denied", "authentication required", "no basic auth", "forbidden")
 
 
-def _why_not_pulled(reference: Reference, login: Login | None, reason: str) -> str:
+def _why_not_pulled(reference: Reference, login: RegistryLogin | None, reason: str) -> str:
     message = f"{reference} could not be pulled: {reason}"
     if not any(word in reason.lower() for word in _REFUSALS):
         return message

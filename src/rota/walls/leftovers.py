@@ -19,7 +19,7 @@ from pathlib import Path
 import structlog
 
 from rota.ports.clock import Clock
-from rota.walls.engine import Engine, EngineAway, EngineRefused
+from rota.walls.engine import ContainerEngine, EngineAway, EngineRefused
 from rota.walls.usage import discard_groups
 
 WORKER_LABEL = "rota.worker"
@@ -117,7 +117,7 @@ class Sweeper:
     journal: Journal
     clock: Clock
 
-    async def sweep(self, engine: Engine | None, labels: Mapping[str, str]) -> bool:
+    async def sweep(self, engine: ContainerEngine | None, labels: Mapping[str, str]) -> bool:
         """Remove what an earlier life left; return whether it is certain that nothing is left.
 
         `engine` is that of the settings; those in the journal are asked as well.
@@ -133,9 +133,9 @@ class Sweeper:
             log.warning("containers.unswept", noted=len(self.journal.open), error=reason)
         return not self.journal.open
 
-    async def _sweep_noted(self, engine: Engine | None, socket: str) -> None:
+    async def _sweep_noted(self, engine: ContainerEngine | None, socket: str) -> None:
         """Remove what the journal names at one engine, perhaps that of earlier settings."""
-        own = engine if engine is not None and engine.socket == socket else Engine(socket)
+        own = engine if engine is not None and engine.socket == socket else ContainerEngine(socket)
         try:
             await own.facts()  # before all removals, which would go on asking
             noted = [name for name, place in self.journal.open.items() if place == socket]
@@ -146,7 +146,7 @@ class Sweeper:
             if own is not engine:
                 await own.close()
 
-    async def _remove_all(self, engine: Engine, names: Sequence[str]) -> None:
+    async def _remove_all(self, engine: ContainerEngine, names: Sequence[str]) -> None:
         for some in (names[at : at + _AT_ONCE] for at in range(0, len(names), _AT_ONCE)):
             removals = (self.remove(engine, name, is_unsure=True) for name in some)
             await asyncio.gather(*removals)
@@ -154,7 +154,7 @@ class Sweeper:
 
     async def remove(
         self,
-        engine: Engine,
+        engine: ContainerEngine,
         name: str,
         on_trouble: Callable[[str], None] | None = None,
         *,

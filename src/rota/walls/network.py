@@ -262,7 +262,7 @@ class WayOut:
 
 
 class Talk:
-    """What a process of ours says: its end is kept, all else is thrown away."""
+    """Standard error of a helper process: its end is kept, all else is thrown away."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""What walls a worker has: each is tried when it starts, as a job would use it.
+"""Trial of the walls that a worker has: each when it starts, as a job would use it.
 
 A worker offers only what worked. For the rest it tells why, and what to do about it.
 """

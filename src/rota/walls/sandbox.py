@@ -112,7 +112,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What one sandbox sees."""
+    """View of one sandbox: its folders, files, network and variables."""
 
     room: Room
     network: Network
@@ -246,7 +246,7 @@ def _is_name(name: str) -> bool:
 
 
 class Status:
-    """What bubblewrap tells of itself: a line with its child, and one with its exit code."""
+    """Status that bubblewrap writes: a line with its child, and one with its exit code."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

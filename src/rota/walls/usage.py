@@ -1,4 +1,4 @@
-"""What a container took of its machine: by its cgroup where the worker sees it, else by its engine.
+"""Usage of a container: by its cgroup where the worker sees it, else by its engine.
 
 Only the cgroup knows the most memory that was taken (Podman does not tell) and whether the kernel
 killed something for it (engines tell that of first processes only).
@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rota.walls.engine import Engine, Usage
+from rota.walls.engine import ContainerEngine, Usage
 
 CGROUPS = Path("/sys/fs/cgroup")
 _ID_CHARACTERS = 64
@@ -92,7 +92,7 @@ def discard_groups(container_id: str, top: Path = CGROUPS) -> None:
 class Meter:
     """Measures one container, while it is there."""
 
-    def __init__(self, engine: Engine, name: str, container_id: str) -> None:
+    def __init__(self, engine: ContainerEngine, name: str, container_id: str) -> None:
         self._engine = engine
         self._name = name
         self._group = find_group(container_id)

@@ -294,7 +294,7 @@ class EndQueue:
 
 
 class GivenUp:
-    """What was given up lately, for people: no later success of others is to hide it at once."""
+    """Record of what was given up lately, for people: no later success hides it at once."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic

@@ -54,7 +54,7 @@ _STEP_RESULTS = frozenset({"completed", "failed", "timed_out", "cancelled"})
 
 @dataclass(slots=True)
 class _Kept:
-    """What an attempt has to tell, and what was told."""
+    """Steps of an attempt, and how much of them and of its output was told."""
 
     steps: list[StepOutcome] = field(default_factory=list)  # by their number
     changes: int = 0  # of the steps

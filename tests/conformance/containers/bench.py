@@ -26,10 +26,9 @@ from rota.ports.executor import JobBatch
 from rota.ports.work import Fence, Outcome, Work, WorkBatch
 from rota.testing.bench import Reports, Sink
 from rota.walls.container import MountRoot, security_options
-from rota.walls.engine import PATIENCE, EnginePatience
-from rota.walls.engine import Engine as EngineClient
+from rota.walls.engine import PATIENCE, ContainerEngine, EnginePatience
 from rota.walls.hold import write_programs
-from rota.walls.images import Images, Login
+from rota.walls.images import Images, RegistryLogin
 from rota.walls.leftovers import Journal, Sweeper, labels_of
 from testkit.servers.engines import BASE, Engine
 
@@ -69,12 +68,12 @@ def ground_on(
     engine: Engine,
     folder: Path,
     *,
-    logins: Sequence[Login] = (),
+    logins: Sequence[RegistryLogin] = (),
     roots: Sequence[MountRoot] = (),
     patience: EnginePatience = PATIENCE,
 ) -> ContainerGround:
     """Prepare a folder for containers of an engine."""
-    client = EngineClient(str(engine.socket), patience)
+    client = ContainerEngine(str(engine.socket), patience)
     work_root, programs = folder / "work", folder / "programs"
     work_root.mkdir()
     work_root.chmod(0o700)

@@ -7,7 +7,7 @@ import pytest
 
 from rota.domain.run import AttemptResult
 from rota.domain.spec import JobSpec, PullPolicy
-from rota.walls.images import Login
+from rota.walls.images import RegistryLogin
 from testkit.servers.engines import BASE, PASSWORD, USER, Engine, Registry, base_archive
 from tests.conformance.containers.bench import Bench, job
 
@@ -18,10 +18,10 @@ pytestmark = pytest.mark.anyio
 async def bench(engine: Engine, registry: Registry, tmp_path: Path) -> AsyncIterator[Bench]:
     host = registry.host
     logins = [
-        Login("team", host, USER, PASSWORD, projects=("default", "shop")),
-        Login("wrong", host, USER, "guess", projects=("*",)),
-        Login("other", host, USER, PASSWORD, projects=("shop",)),
-        Login("elsewhere", "registry.example.org", USER, PASSWORD, projects=("*",)),
+        RegistryLogin("team", host, USER, PASSWORD, projects=("default", "shop")),
+        RegistryLogin("wrong", host, USER, "guess", projects=("*",)),
+        RegistryLogin("other", host, USER, PASSWORD, projects=("shop",)),
+        RegistryLogin("elsewhere", "registry.example.org", USER, PASSWORD, projects=("*",)),
     ]
     bench = Bench(engine, tmp_path, logins=logins)
     yield bench

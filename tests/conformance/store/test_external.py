@@ -10,10 +10,10 @@ import pytest
 from rota.domain.external import (
     EXTERNAL_SESSION,
     Judgement,
+    Notice,
     Progress,
     ReportState,
     StatusReport,
-    Told,
 )
 from rota.domain.ids import RunId
 from rota.domain.keys import Resource
@@ -32,7 +32,7 @@ EXTERNAL: dict[str, Any] = {
     "kind": JobType.EXTERNAL,
     "pool": EXTERNAL_POOL,
     "timeout": HOUR,
-    "tells": (Told.ANNOUNCE, Told.CANCEL),
+    "tells": (Notice.ANNOUNCE, Notice.CANCEL),
 }
 
 
@@ -334,7 +334,7 @@ class TestCancel:
 
         [told] = await due(scene)
         assert await scene.state(run) is RunState.CANCELLED
-        assert (told.told, told.run, told.id) == (Told.CANCEL, run, f"{run}.1.cancel")
+        assert (told.kind, told.run, told.id) == (Notice.CANCEL, run, f"{run}.1.cancel")
 
     async def test_what_ended_before_is_not_cancelled(self, scene: Scene) -> None:
         run = await begun(scene)
@@ -352,8 +352,8 @@ class TestAnnouncements:
 
         [announced] = await due(scene)
 
-        assert (announced.told, announced.run, announced.attempt, announced.tries) == (
-            Told.ANNOUNCE,
+        assert (announced.kind, announced.run, announced.attempt, announced.tries) == (
+            Notice.ANNOUNCE,
             run,
             1,
             1,

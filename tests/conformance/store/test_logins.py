@@ -9,7 +9,14 @@ import pytest
 from rota.domain.access import Role
 from rota.domain.errors import Denied
 from rota.domain.identity import EndedSession, Person
-from rota.ports.logins import DeviceGrant, LoginAttempt, Polled, Resealed, TakenRefresh, Told
+from rota.ports.logins import (
+    DeviceGrant,
+    LoginAttempt,
+    Polled,
+    ProviderFacts,
+    Resealed,
+    TakenRefresh,
+)
 from rota.ports.projects import AWAITED, PrincipalKind, PrincipalRef
 from rota.ports.records import FoundToken, NewToken
 from testkit.builders import MINUTE, Scene
@@ -45,7 +52,7 @@ async def log_in(
     scene: Scene, person: Person = ANN, token: str = "t_s", refresh: str | None = "sealed"
 ) -> str:
     handle = await scene.store.sign_in(person)
-    told = Told(person, refresh, "sealed id")
+    told = ProviderFacts(person, refresh, "sealed id")
     await scene.store.open_login(session(token, handle=handle), told, 2 * HOUR)
     return handle
 
@@ -247,7 +254,7 @@ class TestSessions:
         second = await scene.store.take_refresh("t_s", QUARTER, MINUTE)
         scene.advance(MINUTE)
         after_a_crash = await scene.store.take_refresh("t_s", QUARTER, MINUTE)
-        await scene.store.refresh_login("t_s", Told(refresh_token="renewed"))
+        await scene.store.refresh_login("t_s", ProviderFacts(refresh_token="renewed"))
         afterwards = await scene.store.take_refresh("t_s", QUARTER, MINUTE)
         scene.advance(QUARTER)
 
@@ -270,7 +277,7 @@ class TestSessions:
 
     async def test_what_the_provider_does_not_renew_stays(self, scene: Scene) -> None:
         await log_in(scene)
-        await scene.store.refresh_login("t_s", Told(ANN))
+        await scene.store.refresh_login("t_s", ProviderFacts(ANN))
         scene.advance(QUARTER)
 
         assert await scene.store.id_token_of("t_s") == (ANN.issuer, "sealed id")
@@ -282,7 +289,7 @@ class TestSessions:
         await log_in(scene, token="t_other")
         await scene.store.bind_admin_groups(ISSUER, frozenset({"ops"}))
 
-        await scene.store.refresh_login("t_other", Told(replace(ANN, groups=())))
+        await scene.store.refresh_login("t_other", ProviderFacts(replace(ANN, groups=())))
 
         assert await roles(scene) == {}
 
@@ -428,10 +435,10 @@ class TestTerminals:
             taken = await scene.store.take_refresh("t_c", QUARTER, MINUTE)
             if used > 1:
                 assert taken is not None
-                await scene.store.refresh_login(taken.token, Told(ANN, f"sealed {used}"))
+                await scene.store.refresh_login(taken.token, ProviderFacts(ANN, f"sealed {used}"))
             await scene.store.open_login(
                 replace(session(f"t_{used}"), principal="bob"),
-                Told(Person(ISSUER, "u2", "bob")),
+                ProviderFacts(Person(ISSUER, "u2", "bob")),
                 HOUR,
             )
             scene.advance(11 * HOUR)
@@ -455,7 +462,7 @@ class TestTerminals:
         assert await found(scene, "t_c") is None  # a day after the provider spoke of them
 
     async def test_who_came_by_a_link_needs_no_provider(self, scene: Scene) -> None:
-        await scene.store.open_login(session(), Told(), 2 * HOUR)
+        await scene.store.open_login(session(), ProviderFacts(), 2 * HOUR)
         await self.let_in(scene)
         for _ in range(5):
             scene.advance(11 * HOUR)
@@ -510,7 +517,7 @@ class TestTerminals:
         await self.let_in(scene)
         before = await roles(scene, "t_c")
 
-        await scene.store.refresh_login("t_s", Told(replace(ANN, groups=())))
+        await scene.store.refresh_login("t_s", ProviderFacts(replace(ANN, groups=())))
 
         assert (before, await roles(scene, "t_c")) == ({"*": Role.ADMIN}, {})
 
@@ -583,7 +590,7 @@ class TestSealedValues:
         for number, (refresh, id_token) in enumerate(told):
             handle = await scene.store.sign_in(ANN)
             token = session(f"t_{number}", handle=handle)
-            await scene.store.open_login(token, Told(ANN, refresh, id_token), HOUR)
+            await scene.store.open_login(token, ProviderFacts(ANN, refresh, id_token), HOUR)
 
     async def test_those_of_other_keys_than_the_first_are_found_in_parts(
         self, scene: Scene
@@ -610,7 +617,7 @@ class TestSealedValues:
     async def test_what_was_written_meanwhile_stays(self, scene: Scene) -> None:
         await self.sealed(scene)
         [first, *_] = await scene.store.sealed_logins("new", "", 9)
-        await scene.store.refresh_login("t_0", Told(refresh_token="rs1:new:c"))
+        await scene.store.refresh_login("t_0", ProviderFacts(refresh_token="rs1:new:c"))
 
         await scene.store.reseal_logins(
             [Resealed(value, f"rs1:new:{value.is_refresh_token}") for value in first.values]

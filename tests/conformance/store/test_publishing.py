@@ -15,8 +15,7 @@ import pytest
 from rota.domain.access import Role
 from rota.domain.carts.definition import CartRules
 from rota.domain.errors import Conflict
-from rota.domain.external import ReportState, StatusReport
-from rota.domain.external import Told as Announced
+from rota.domain.external import Notice, ReportState, StatusReport
 from rota.domain.identity import EndedSession, Person
 from rota.domain.ids import JobId, RunId, SessionId, new_run_id
 from rota.domain.keys import KeyKind, Resource
@@ -31,7 +30,7 @@ from rota.ports.credentials import NewCredential, NewJoinToken
 from rota.ports.external import Reporting, Sent
 from rota.ports.files import KeptFile, SourceCommit
 from rota.ports.forecasts import PredictedStart
-from rota.ports.logins import DeviceGrant, LoginAttempt, Resealed, SealedValue, Told
+from rota.ports.logins import DeviceGrant, LoginAttempt, ProviderFacts, Resealed, SealedValue
 from rota.ports.projects import NewProject, PrincipalKind, PrincipalRef
 from rota.ports.queue import (
     CALLERS,
@@ -224,7 +223,7 @@ EXTERNAL: dict[str, Any] = {
     "kind": JobType.EXTERNAL,
     "pool": EXTERNAL_POOL,
     "timeout": MINUTE,
-    "tells": (Announced.ANNOUNCE,),
+    "tells": (Notice.ANNOUNCE,),
 }
 
 
@@ -557,7 +556,7 @@ TERMINAL = NewToken("t_c", "", Role.VIEWER, "digest of c", "terminal", "", MINUT
 
 async def logged_in(scene: Scene) -> None:
     await scene.store.sign_in(ANN)
-    await scene.store.open_login(SESSION, Told(ANN, "sealed"), MINUTE)
+    await scene.store.open_login(SESSION, ProviderFacts(ANN, "sealed"), MINUTE)
 
 
 async def begin_login(scene: Scene) -> Act:
@@ -579,7 +578,7 @@ async def bind_admin_groups(scene: Scene) -> Act:
 
 async def open_login(scene: Scene) -> Act:
     await scene.store.sign_in(ANN)
-    return lambda: scene.store.open_login(SESSION, Told(ANN), MINUTE)
+    return lambda: scene.store.open_login(SESSION, ProviderFacts(ANN), MINUTE)
 
 
 async def keep_login(scene: Scene) -> Act:
@@ -594,7 +593,7 @@ async def take_refresh(scene: Scene) -> Act:
 
 async def refresh_login(scene: Scene) -> Act:
     await logged_in(scene)
-    return lambda: scene.store.refresh_login("t_s", Told(replace(ANN, groups=())))
+    return lambda: scene.store.refresh_login("t_s", ProviderFacts(replace(ANN, groups=())))
 
 
 async def reseal_logins(scene: Scene) -> Act:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rota.domain.errors import Unavailable
-from rota.domain.external import Told
+from rota.domain.external import Notice
 from rota.domain.ids import RunId
 from rota.domain.jobfile import read_file
 from rota.domain.states import RunState
@@ -96,7 +96,7 @@ async def test_an_attempt_is_announced_with_a_token_that_is_good_for_it(world: W
 
     [message] = world.system.messages
     caller = await authenticate(world.engine, message.occasion.token)
-    assert (message.told, message.id) == (Told.ANNOUNCE, f"{run}.1")
+    assert (message.kind, message.id) == (Notice.ANNOUNCE, f"{run}.1")
     assert message.occasion.inputs == {"title": "nightly"}
     assert message.occasion.report_url == f"https://rota.example.org/api/v1/runs/{run}"
     assert caller.reports is not None
@@ -137,7 +137,7 @@ async def test_a_cancel_that_nobody_hears_is_given_up_after_a_day(world: World) 
     await world.tick()
 
     assert await world.state(run) is RunState.CANCELLED
-    assert world.system.messages[-1].told is Told.CANCEL
+    assert world.system.messages[-1].kind is Notice.CANCEL
     assert world.system.messages[-1].occasion.token == ""
     assert len(world.system.messages) == heard
 

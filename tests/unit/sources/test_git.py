@@ -16,7 +16,7 @@ import pytest
 from rota.sources import calls, git
 from rota.sources.__main__ import fulfil
 from rota.sources.calls import size_of
-from rota.sources.wish import Bounds, GitWish, Login, SourceRefused, Wish
+from rota.sources.wish import Bounds, GitLogin, GitWish, SourceRefused, SourceWish
 from testkit.certificates import make_certificate
 from testkit.hostile import hostile_repositories
 from testkit.servers.git import GitServer, Repository, git_server, ssh_server
@@ -176,7 +176,7 @@ class TestWhatComes:
 
 
 class TestCredentials:
-    LOGIN = Login("ci", "hunter2hunter2", name="ours")
+    LOGIN = GitLogin("ci", "hunter2hunter2", name="ours")
 
     def test_a_password_is_shown_to_its_host_and_is_nowhere_else(
         self, worker: Worker, server: GitServer, app: Repository
@@ -230,7 +230,7 @@ class TestCredentials:
         folder = worker.top / "job"
         folder.mkdir()
 
-        told = fulfil(Wish(str(folder), BOUNDS, worker.wish(server.url(app), login=login)))
+        told = fulfil(SourceWish(str(folder), BOUNDS, worker.wish(server.url(app), login=login)))
 
         printed = "".join(capfd.readouterr())
         assert "remote: ci:*** may not enter" in printed
@@ -529,7 +529,7 @@ class TestHostileRepositories:
         folder.mkdir()
 
         wish = worker.wish(server.url(app), submodules=True)
-        told = fulfil(Wish(str(folder), Bounds(16 * 1024**2, 100_000), wish))
+        told = fulfil(SourceWish(str(folder), Bounds(16 * 1024**2, 100_000), wish))
 
         assert 'more than 2 submodules, at "\\x1b[31m2"' in told.error
 
@@ -596,7 +596,7 @@ class TestSsh:
         with ssh_server(tmp_path / "ssh") as server:
             url, known = server.url(app), server.known_hosts.read_text()
             origin = f"ssh://127.0.0.1:{server.port}"
-            login = Login(key=server.key.read_text(), origin=origin, name="deploy")
+            login = GitLogin(key=server.key.read_text(), origin=origin, name="deploy")
             stranger = replace(login, key=server.other_key.read_text())
             changed = known.replace(known.split()[-1], stranger_key(server.other_key))
 

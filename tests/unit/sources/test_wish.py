@@ -7,24 +7,24 @@ import os
 
 import pytest
 
-from rota.sources.wish import Told
+from rota.sources.wish import SourceReport
 
 COMMIT = "ab" * 20
 
 
-def read(told: object) -> Told | None:
+def read(told: object) -> SourceReport | None:
     descriptor = os.memfd_create("report")
     try:
         os.write(descriptor, told if isinstance(told, bytes) else json.dumps(told).encode())
-        return Told.read(descriptor)
+        return SourceReport.read(descriptor)
     finally:
         os.close(descriptor)
 
 
 def test_how_it_went() -> None:
-    assert read({"error": "", "cause": "", "commit": COMMIT}) == Told(commit=COMMIT)
+    assert read({"error": "", "cause": "", "commit": COMMIT}) == SourceReport(commit=COMMIT)
     refused = read({"error": "no such branch", "cause": "source", "commit": ""})
-    assert refused == Told("no such branch", "source")
+    assert refused == SourceReport("no such branch", "source")
 
 
 def test_an_error_becomes_a_line_that_can_be_printed_and_kept() -> None:

@@ -72,7 +72,7 @@ RATE_LIMIT = Section(
 
 @dataclass(frozen=True, slots=True)
 class Handed(Scalar):
-    """What an input is given of the run that is followed."""
+    """Value that an input gets of the run that is followed."""
 
     words: str = SOURCES
 

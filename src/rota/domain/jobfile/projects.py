@@ -1,4 +1,4 @@
-"""What is said about a project in the words of the job file: its policy, and defaults of its jobs.
+"""Projects in the words of the job file: its policy, and defaults of its jobs.
 
 Both are documents, checked by tables of fields as jobs are. Defaults of a project stand below those
 of a file: a job has what it writes, else what its file says for all, else what its project does.

@@ -283,7 +283,7 @@ class Where(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a call needs of its caller.
+    """Role and verb that a call needs of its caller.
 
     Where no role is needed, a verb has to be among those of a narrowed token all the same; None:
     any token will do.
@@ -333,7 +333,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class NeedsReporter(Needs):
-    """The same for reports on a run, also of whoever has the token of its attempt.
+    """Dependency of reports on a run, which whoever has the token of its attempt may make, too.
 
     Which run that is the route compares: the token tells no more than that.
     """
@@ -348,7 +348,7 @@ ProjectName = Annotated[str, Path(pattern=NAME, description="name of the project
 
 @dataclass(frozen=True, slots=True)
 class NeedsNamed(Needs):
-    """The same for routes below `/projects/{name}`: the role is needed in that project."""
+    """Role that a route below `/projects/{name}` needs: in that project."""
 
     async def __call__(self, request: Request, project: Project, name: ProjectName) -> Caller:  # type: ignore[override]
         return await _admitted(request, self.need, name)

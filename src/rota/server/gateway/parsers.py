@@ -39,7 +39,7 @@ _MAX_TIME = 100
 
 @dataclass(frozen=True, slots=True)
 class FileCheck:
-    """What is told of a job file that is only checked."""
+    """Answer about a job file that is only checked."""
 
     projects: frozenset[str]  # that it says something about
     warnings: tuple[Problem, ...]

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ParsingLimits:
-    """What parsing may cost."""
+    """Limits of time and memory for parsing."""
 
     in_place: int = 8 * 1024  # bytes of a file that is parsed by the server itself
     processes: int = 2

@@ -1,4 +1,4 @@
-"""What the server and its parsing children say to one another, in MessagePack; their program.
+"""Messages between the server and its parsing children, in MessagePack; the children's program.
 
 An order names a function and its options; the body comes behind it. The answer is a sequence of
 parts, each of which takes a millisecond or two to read: between two of them the server's event loop
@@ -61,7 +61,7 @@ _encode = msgspec.msgpack.Encoder(enc_hook=str).encode
 
 
 class Order(Struct, frozen=True, array_like=True):
-    """What a child is to do with the body that follows."""
+    """Request to a child: how to parse the body that follows."""
 
     function: str  # module:name
     options: dict[str, Any]

@@ -198,7 +198,7 @@ async def _external(engine: Engine, run: Run) -> api.External | None:
     found = await engine.store.external_attempt(run.id, run.attempt)
     if found is None:
         return None
-    told = tuple(fill(api.Announcement, each, what=each.told) for each in found.told)
+    told = tuple(fill(api.Announcement, each, what=each.kind) for each in found.told)
     return fill(api.External, found, report_due_at=found.silent_at, told=told)
 
 

@@ -15,7 +15,7 @@ from rota.domain.ids import ServerId
 from rota.domain.key_ring import Key, KeyRing, new_key
 from rota.operations.key_ring import key_uses
 from rota.operations.principals import advice
-from rota.ports.logins import Told
+from rota.ports.logins import ProviderFacts
 from rota.ports.records import NewToken
 from rota.server.scheduler.shards import HeldShards
 from rota.server.scheduler.watches import Rewrapper
@@ -52,7 +52,7 @@ class Vault:
                 token, handle, Role.ADMIN, f"digest of {token}", "session", handle, HOURS,
                 principal=handle,
             )  # fmt: skip
-            told = Told(person, ring.seal(token.encode(), context(token)))
+            told = ProviderFacts(person, ring.seal(token.encode(), context(token)))
             await store.open_login(new, told, HOURS)
 
     async def opened(self) -> Counter[str]:

@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from rota.domain.errors import Unavailable
-from rota.worker.keeper import KeeperConnection
+from rota.worker.guard import KeeperConnection
 
 pytestmark = pytest.mark.anyio
 

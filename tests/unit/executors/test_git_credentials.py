@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rota.domain.git import parse_repository
-from rota.executors.credentials import find_credential, read_credentials
+from rota.executors.git_credentials import find_credential, read_credentials
 from rota.sources.wish import SourceRefused
 
 OURS = """

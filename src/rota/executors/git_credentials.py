@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import stat
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +10,9 @@ from typing import Any
 from rota.domain.addresses import WEB, Target, parse_origin
 from rota.domain.errors import Invalid
 from rota.domain.git import SCHEMES
-from rota.sources.wish import Login, SourceRefused
+from rota.secret_files import is_for, path_in, projects_in, read_secret, refuse_open, tables_in
+from rota.sources.wish import GitLogin, SourceRefused
 
-_ANY_PROJECT = "*"
-_OPEN_TO_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _FIELDS = ("host", "user", "password", "password_file", "key_file", "projects")
 _SECRETS = ("password", "password_file", "key_file")
 
@@ -32,26 +29,24 @@ class Credential:
     key_file: Path | None = None
     projects: tuple[str, ...] = ()  # whose jobs may use it
 
-    def login(self) -> Login:
+    def login(self) -> GitLogin:
         """Return what the host is shown; files are read at each use."""
         key = _read(self.key_file, self.name)
         password = self.password or _read(self.password_file, self.name).rstrip("\r\n")
-        return Login(self.user, password, key, self.origin, self.name)
+        return GitLogin(self.user, password, key, self.origin, self.name)
 
 
 def _read(path: Path | None, name: str) -> str:
     if path is None:
         return ""
     try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise SourceRefused(
-            f"what the credential {name} shows cannot be read: {path}: {reason}"
-        ) from error
+        return read_secret(path)
+    except ValueError as error:
+        message = f"what the credential {name} shows cannot be read: {error}"
+        raise SourceRefused(message) from error
 
 
-def find_credential(path: Path | None, name: str, project: str, target: Target) -> Login | None:
+def find_credential(path: Path | None, name: str, project: str, target: Target) -> GitLogin | None:
     """Return what a job may show; `SourceRefused` if it names what is not for it. "": nothing."""
     if not name:
         return None
@@ -61,7 +56,7 @@ def find_credential(path: Path | None, name: str, project: str, target: Target) 
         raise SourceRefused(f"the worker's setting git_credentials: {error}") from error
     credential = known.get(name)
     # Whether a name is known that is another project's own is nobody's business.
-    if credential is None or not {_ANY_PROJECT, project} & set(credential.projects):
+    if credential is None or not is_for(project, credential.projects):
         raise SourceRefused(
             f"this worker has no credential {name} for the project {project}: an admin adds it"
             " to the file of its setting git_credentials"
@@ -79,25 +74,14 @@ def read_credentials(path: Path) -> dict[str, Credential]:
 
     One with a password in it must be readable by its owner only.
     """
-    try:
-        content = tomllib.loads(path.read_text("utf-8"))
-        is_open = bool(path.stat().st_mode & _OPEN_TO_OTHERS)
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not TOML: {error}") from error
-    found = {name: _credential(path, name, fields) for name, fields in content.items()}
-    if any(each.password for each in found.values()) and is_open:
-        raise ValueError(f"{path} has passwords, and others may read it: chmod 600 {path}")
+    tables = tables_in(path, _FIELDS, 'host = "…"')
+    found = {name: _credential(where, name, fields) for name, where, fields in tables}
+    if any(each.password for each in found.values()):
+        refuse_open(path, "passwords")
     return found
 
 
-def _credential(path: Path, name: str, fields: Any) -> Credential:
-    where = f"{path}: [{name}]"
-    if not isinstance(fields, Mapping):
-        raise ValueError(f'{path}: {name} is no table: write [{name}] and below it host = "…"')
-    if unknown := sorted(set(fields) - set(_FIELDS)):
-        raise ValueError(f"{where} has an unknown {unknown[0]}: it knows {', '.join(_FIELDS)}")
+def _credential(where: str, name: str, fields: Mapping[str, Any]) -> Credential:
     texts = [key for key in _FIELDS[:-1] if key in fields]
     if bad := [key for key in texts if not isinstance(fields[key], str) or not fields[key]]:
         raise ValueError(f"{where}: {bad[0]} is no text")
@@ -107,9 +91,7 @@ def _credential(path: Path, name: str, fields: Any) -> Credential:
     for key in ("host", *([] if shown == ["key_file"] else ["user"])):
         if key not in fields:
             raise ValueError(f"{where} needs {key}")
-    projects = fields.get("projects")
-    if not isinstance(projects, list) or not all(isinstance(each, str) for each in projects):
-        raise ValueError(f'{where} needs projects = ["NAME"], whose jobs may use it; "*" is all')
+    projects = projects_in(where, fields)
     is_key = shown == ["key_file"]
     try:
         origin = parse_origin(fields["host"], ("ssh", *WEB) if is_key else SCHEMES)
@@ -122,11 +104,7 @@ def _credential(path: Path, name: str, fields: Any) -> Credential:
         origin,
         fields.get("user", ""),
         fields.get("password", ""),
-        _path(fields.get("password_file")),
-        _path(fields.get("key_file")),
-        tuple(projects),
+        path_in(fields, "password_file"),
+        path_in(fields, "key_file"),
+        projects,
     )
-
-
-def _path(text: str | None) -> Path | None:
-    return None if text is None else Path(text).expanduser()
