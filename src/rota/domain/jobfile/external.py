@@ -79,6 +79,8 @@ PARTS_OF_EXTERNAL = {"External": EXTERNAL, "Announce": ANNOUNCE, "External cance
 # What only workers have. Walls have rules of their own.
 NOT_OF_EXTERNAL = ("steps", "function", "source", "env", "pool", "needs")
 _OF_MACHINES = ("cpu", "memory", "gpu")
+NO_TIMEOUT = 'has no "timeout", which type external needs'
+SET_TIMEOUT = "write timeout: 1h, how long the other system may take"
 _NO_WORKER = "another system does the work, no worker"
 
 
@@ -102,6 +104,11 @@ def of_no_worker(document: Mapping[str, Any]) -> dict[str, Any]:
     return {"pool": EXTERNAL_POOL, "external": build_external(document.get("external", {}))}
 
 
+def lacks_timeout(document: Mapping[str, Any]) -> bool:
+    """Return whether nobody would know when to stop waiting for a job's runs."""
+    return document.get("type") == JobType.EXTERNAL and "timeout" not in document
+
+
 def check_external(
     document: Mapping[str, Any], written: Mapping[str, object], at: At, *, is_whole: bool
 ) -> None:
@@ -119,9 +126,11 @@ def check_external(
         if name in document.get("resources", {}):
             place = at.child("resources").child(name)
             place.refuse_key(f"{name} is a machine's: {_NO_WORKER}", "leave it out")
-    if is_whole and "timeout" not in document and written.get("timeout") is None:
-        message = f'{at.scope} has no "timeout", which type external needs'
-        at.refuse(message, "write timeout: 1h, how long the other system may take")
+    if written.get("timeout") is None and lacks_timeout(document):
+        if is_whole:
+            at.refuse(f"{at.scope} {NO_TIMEOUT}", SET_TIMEOUT)
+        else:
+            at.warn(f"{at.scope} {NO_TIMEOUT}: unless its project gives one, it is refused")
     _check_files(document.get("inputs", {}), at.child("inputs"))
     external = document.get("external", {})
     if external is not INVALID and is_sound(external):

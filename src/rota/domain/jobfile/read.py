@@ -19,6 +19,7 @@ from rota.domain.jobfile.carts import (
     fill_carts,
 )
 from rota.domain.jobfile.declarations import Shared, build_declarations, check_declarations
+from rota.domain.jobfile.external import NO_TIMEOUT, SET_TIMEOUT, lacks_timeout
 from rota.domain.jobfile.fields import FILE, JOB
 from rota.domain.jobfile.files import expanded
 from rota.domain.jobfile.kinds import INVALID
@@ -306,6 +307,8 @@ def _walled(entry: JobEntry, walls: WallDefaults, report: Report) -> JobEntry:
     for misfit in misfits(document, f"job {entry.name}", is_whole=True):
         path = tuple(map(str, misfit.path))
         report.add(entry.problem_at(path, misfit.message, misfit.hint))
+    if lacks_timeout(document):
+        report.add(entry.problem_at(("timeout",), f"job {entry.name} {NO_TIMEOUT}", SET_TIMEOUT))
     if document is entry.document:
         return entry
     document = _in_table_order(document)

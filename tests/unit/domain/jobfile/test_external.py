@@ -11,6 +11,7 @@ import pytest
 from rota.domain.errors import Invalid
 from rota.domain.job import rules_of
 from rota.domain.jobfile import read_file, read_job
+from rota.domain.jobfile.read import with_defaults
 from rota.domain.policy import Bounds, Policy, excesses
 from rota.domain.shape import shape_of, unmet
 from rota.domain.spec import EXTERNAL_POOL, Delivery, HttpMethod, JobSpec, JobType
@@ -103,6 +104,32 @@ def test_it_asks_nothing_of_any_worker() -> None:
 )
 def test_what_makes_no_sense_is_refused(external: Any, fields: dict[str, Any], said: str) -> None:
     assert said in problems(external, **fields)
+
+
+ENDLESS = """
+jobs:
+  - name: build
+    type: external
+    external: {heartbeat: 5m}
+"""
+
+
+def test_a_file_says_how_long_or_its_project_does() -> None:
+    file = read_file(ENDLESS, name="jobs")
+    [warning] = file.warnings
+
+    with pytest.raises(Invalid) as refused:
+        with_defaults(file, {"default": {}})
+    [problem] = refused.value.problems
+    [entry] = with_defaults(file, {"default": {"timeout": "1h"}}).jobs
+
+    assert warning.message == (
+        'job build has no "timeout", which type external needs: unless its project gives one, it is'
+        " refused"
+    )
+    assert problem.message == 'job build has no "timeout", which type external needs'
+    assert (problem.line, problem.hint[:18]) == (3, "write timeout: 1h,")
+    assert entry.spec.timeout == timedelta(hours=1)
 
 
 def test_only_such_jobs_have_the_field() -> None:
