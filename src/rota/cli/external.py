@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from rota.cli import times
 from rota.cli.options import WRITING, Writing
 from rota.cli.printing import print_one
-from rota.cli.references import LatestRunReference, active_run, ask
+from rota.cli.references import ActiveRunReference, active_run, ask
 from rota.cli.terminal import CommandFailed, Exit, Terminal
 from rota.sdk.answers import Announcement, External, Reported
 from rota.sdk.client import Client
@@ -20,7 +20,7 @@ _GOES_ON = frozenset({"CLAIMED", "PROCESSING"})
 
 
 def report(
-    run: LatestRunReference,
+    run: ActiveRunReference,
     /,
     *,
     state: Annotated[
@@ -52,7 +52,8 @@ def report(
 ) -> None:
     """Report how a run stands that another system does: one of a job of type external.
 
-    Operators may, and whoever has the token of the attempt as ROTA_TOKEN.
+    Operators may, and whoever has the token of the attempt as ROTA_TOKEN: then the run is named by
+    its whole id, and ROTA_URL names the server.
     """
     outputs = dict(map(_pair, result)) if result else None
     with writing.connect() as client:

@@ -117,6 +117,13 @@ WaitingRunReference = Annotated[
         completer=complete_runs,
     ),
 ]
+ActiveRunReference = Annotated[
+    str,
+    Parameter(
+        help="Id of a run, the beginning of one, its address, or a job with one active run.",
+        completer=complete_runs,
+    ),
+]
 ActiveRunReferences = Annotated[
     str,
     Parameter(

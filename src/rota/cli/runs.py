@@ -205,7 +205,7 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime, *, wide: bo
             ("cause", _cause(run)),
             ("message", run.message),
             ("commit", run.commit),
-            ("isolation", walls_words(run)),
+            ("isolation", walls_words(run) if run.external is None else ""),
             ("trigger", f"{run.trigger} by {run.created_by}" if run.created_by else run.trigger),
             ("due", times.moment(run.due_at, present)),
             ("started", times.moment(run.first_started_at, present)),
@@ -230,7 +230,8 @@ def write_run(terminal: Terminal, run: RunDetail, present: datetime, *, wide: bo
         _write_steps(terminal, run.attempts[-1], wide=wide)
     for late_result in run.late_results:
         told = f"attempt {late_result.attempt} reported {late_result.result.lower()}"
-        terminal.write(f"refused: {told} after its lease had ended")
+        when = "its lease had ended" if run.external is None else "it was over"
+        terminal.write(f"refused: {told} after {when}")
 
 
 def _probe(probe: Probe) -> str:

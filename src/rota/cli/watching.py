@@ -190,7 +190,7 @@ class Transcript:
             self._begin_way(run, number)
             if run.queued_at and self._is_new(f"QUEUED before attempt {number}"):
                 self._add("queued")
-            self._add(f"claimed by {inert(run.worker)}{_waited(run)}")
+            self._add(f"{_claimed_by(run.worker)}{_waited(run)}")
         if run.started_at is not None:
             self._take_start()
 
@@ -219,7 +219,7 @@ class Transcript:
         """Show that a worker had the run in an earlier attempt, of which no stream told."""
         if self._is_new(f"attempt {attempt.number} claimed"):
             self._begin_way(run, attempt.number)
-            self._add(f"claimed by {inert(attempt.worker)}")
+            self._add(_claimed_by(attempt.worker))
             if attempt.started_at is not None:
                 self._add("processing")
             self._end_way()
@@ -401,6 +401,11 @@ def _waiting_for(run: Run) -> str:
     if run.waiting:
         return f": {inert(run.waiting)}"
     return f" {times.relative(run.eligible_at, times.now())}" if run.eligible_at else ""
+
+
+def _claimed_by(worker: str) -> str:
+    """Return who has it; another system does what no worker has."""
+    return f"claimed by {inert(worker)}" if worker else "begun by another system"
 
 
 def _waited(run: Run) -> str:

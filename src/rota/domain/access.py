@@ -142,12 +142,12 @@ def combined(bindings: Iterable[tuple[str, Role]]) -> Mapping[str, Role]:
     return MappingProxyType(roles)
 
 
-def no_such_project(project: str) -> NotFound:
+def no_such_project(project: str, hint: str = "") -> NotFound:
     """Return the error for a project that is not there, and for one that is not the caller's."""
     return NotFound(
         f"there is no project {quoted(project)}",
         code="project_not_found",
-        hint=f"an installation admin makes it: rota project create {project}",
+        hint=hint or f"an installation admin makes it: rota project create {project}",
     )
 
 

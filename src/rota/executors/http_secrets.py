@@ -72,7 +72,7 @@ class WorkerSecrets:
     def _value(self, name: str, project: str, target: Target) -> str:
         secret = self._secrets.get(name)
         if secret is None:
-            raise Invalid(f"the worker has no secret {name}: see http_secrets")
+            raise Invalid(f"no secret {name} is in the file that http_secrets names")
         if not is_for(project, secret.projects):
             raise Invalid(f"the secret {name} is not for the project {project}")
         if target.origin not in secret.origins:

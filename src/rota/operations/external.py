@@ -80,7 +80,8 @@ async def _send(engine: Engine, announcement: Announcement, token: str) -> None:
     try:
         await engine.outside.herald.send(await _message(engine, announcement, token))
     except RotaError as refused:
-        error = refused.message[:_ERROR_SHOWN] or refused.code
+        said = f"{refused.message} — {refused.hint}" if refused.hint else refused.message
+        error = said[:_ERROR_SHOWN] or refused.code
         log.warning(
             "announcement.failed",
             run_id=announcement.run,

@@ -334,6 +334,8 @@ def invalid_token(secret: str) -> Denied:
     hint = "make one with rota token create, and set ROTA_TOKEN"
     if secret.startswith(f"rota{SecretKind.WORKER}_"):
         return Denied("this is a worker's token", code="unauthenticated", hint=hint)
+    if secret.startswith(f"rota{SecretKind.REPORT}_"):
+        hint = "it came with the announcement of the attempt, as token of report: copy it whole"
     return Denied("this token is not valid (any more)", code="unauthenticated", hint=hint)
 
 

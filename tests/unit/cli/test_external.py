@@ -60,8 +60,14 @@ def test_the_token_of_an_attempt_is_enough(
         without = rota("run", "report", run, "--state", "failed")
         reported = rota("run", "report", run, "--state", "failed", "--number", "1")
         looked = rota("run", "show", run)
+        by_job = rota("run", "report", "build", "--state", "failed", "--number", "2")
+        elsewhere.setenv("ROTA_TOKEN", token[:-1])
+        torn = rota("run", "report", run, "--state", "failed", "--number", "2")
 
     assert "needs a number" in without.err
+    assert "for reports on its run, named by its whole id" in by_job.err
+    assert "project create" not in looked.err
+    assert "came with the announcement of the attempt" in torn.err
     assert reported.code == 0
     assert looked.code != 0
     assert rota("run", "show", run, "--json").json["state"] == "FAILED"
@@ -83,7 +89,16 @@ def test_what_comes_late_is_refused_and_shown(rota: Console, run: str) -> None:
 
     assert late.code == 5
     assert "has ended: it is completed" in late.err
-    assert "attempt 1 reported failed" in rota("run", "show", run).out
+    assert "refused: attempt 1 reported failed after it was over\n" in rota("run", "show", run).out
+
+
+def test_no_worker_and_no_wall_of_one_is_shown(rota: Console, run: str) -> None:
+    rota("run", "report", run, "--state", "completed")
+
+    watched, shown = rota("run", "watch", run), rota("run", "show", run)
+
+    assert "queued → begun by another system" in watched.out
+    assert "isolation" not in shown.out
 
 
 def test_a_rehearsal_reports_nothing(rota: Console, run: str) -> None:

@@ -277,7 +277,7 @@ class TestSecrets:
             (replace(TOKEN, origins=("https://127.0.0.1",)), "its hosts are https://127.0.0.1"),
             (replace(TOKEN, origins=("http://127.0.0.1",)), "is not for http://127.0.0.1:"),
             (replace(TOKEN, projects=("other",)), "is not for the project default"),
-            (replace(TOKEN, name="ELSE"), "the worker has no secret TOKEN"),
+            (replace(TOKEN, name="ELSE"), "no secret TOKEN is in the file that http_secrets names"),
         ],
     )
     async def test_it_goes_where_it_may_only(self, secret: WorkerSecret, why: str) -> None:

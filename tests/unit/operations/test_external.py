@@ -52,7 +52,7 @@ class Hearing:
     async def send(self, message: Message) -> None:
         self.messages.append(message)
         if self.is_away:
-            raise Unavailable("ci.example.org gave no answer")
+            raise Unavailable("ci.example.org gave no answer", hint="is it on?")
 
 
 @dataclass
@@ -121,6 +121,17 @@ async def test_what_is_not_answered_is_sent_again_less_and_less_often(world: Wor
     assert {message.id for message in world.system.messages} == {f"{run}.1"}
     tokens = {message.occasion.token for message in world.system.messages}
     assert len(tokens) == len(times)
+
+
+async def test_why_says_what_went_wrong_and_what_would_help(world: World) -> None:
+    world.system.is_away = True
+    run = await world.trigger()
+    await world.tick()
+
+    found = await why(world.engine, await world.timeline.scene.show(run))
+
+    [reason] = found.reasons
+    assert "in vain: ci.example.org gave no answer — is it on?; again by" in reason.message
 
 
 async def test_a_cancel_that_nobody_hears_is_given_up_after_a_day(world: World) -> None:

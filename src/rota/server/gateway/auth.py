@@ -66,6 +66,9 @@ _MAX_TRUSTED = 10_000
 _LOOK_EVERY = 60.0  # seconds, where nobody's rights change: that a token is used is noted then
 _MAX_PROJECTS = 10_000
 _LISTEN = timedelta(minutes=1)
+_ONLY_REPORTS = (
+    "the token of an attempt is for reports on its run, named by its whole id, and for nothing else"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +174,7 @@ class TrustedTokens:
     async def require_project(self, caller: Caller, project: str) -> None:
         """Raise the one `NotFound` unless the project exists and the caller has a role in it."""
         if caller.rights.role_in(project) is None:
-            raise no_such_project(project)
+            raise no_such_project(project, "" if caller.reports is None else _ONLY_REPORTS)
         # Roles count in projects that exist only, so a role of its own says that this one does.
         if project == DEFAULT_PROJECT or caller.rights.is_member(project):
             return
