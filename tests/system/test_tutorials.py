@@ -82,12 +82,15 @@ class Reader:
         self, page: Path, folder: Path, rota: RotaUp | Shop, instead: tuple[str, str] = ("", "")
     ) -> None:
         self._page = page
-        self._folder = folder
+        self._start = folder
+        self._folder = folder  # where its shell is by now
         self._rota = rota
         self._instead = instead  # of what commands say, what is so here
         self._may_fail = False
         self._code = 0  # of the latest command
         self._environ = {**environment(rota.home), "COLUMNS": "120"}
+        # That of the page, not where the test has it: what a reader finds depends on the folder.
+        del self._environ["ROTA_HOME"]
         self._environ["PATH"] = f"{ROTA.parent}{os.pathsep}{self._environ['PATH']}"
 
     def follow(self) -> Iterator[tuple[Exchange, list[str]]]:
@@ -119,8 +122,11 @@ class Reader:
 
     def _printed_by(self, command: str) -> list[str]:
         """As on a terminal, where both streams come together."""
+        where = self._start / "where"
+        # As in one shell: a command that goes elsewhere takes those after it along.
+        shell = f"{command.replace(*self._instead)}\ncode=$?\npwd > {where}\nexit $code"
         ended = subprocess.run(
-            ["bash", "-c", command.replace(*self._instead)],
+            ["bash", "-c", shell],
             env=self._environ,
             cwd=self._folder,
             stdin=subprocess.DEVNULL,
@@ -130,6 +136,7 @@ class Reader:
             timeout=PATIENCE.total_seconds(),
             check=False,
         )
+        self._folder = Path(where.read_text().strip())
         expected = 20 if "--plan" in command else 0
         if not self._may_fail:
             assert ended.returncode == expected, f"{command}\n{ended.stdout}"
@@ -234,7 +241,7 @@ class Payer(Reader):
         if command.startswith("python3 ledger.py"):
             self.ledger = self._start_ledger(command)
             return []
-        if command.startswith("kill -9"):
+        if command.startswith("sh unplugged.sh"):
             printed = self._printed_by(command)
             self._up.wait()
             return printed
