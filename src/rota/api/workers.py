@@ -60,7 +60,9 @@ class JobType(Answer, frozen=True, kw_only=True):
     lacking: Mapping[str, str] = {}  # workers that name it but do not have it, with their reasons
     api_version: int = 0  # of its plug-in; 0: not told
     schema: Mapping[str, Any] | None = None  # JSON Schema of `parameters`; null: it has none
-    offered_at: Instant | None = None  # when a worker told this of it; null: Rota brings it
+    offered_at: Instant | None = (
+        None  # when a worker told this of it; null: Rota brings it, or none had it yet
+    )
 
 
 class Server(Answer, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ that has it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -45,7 +45,7 @@ async def check_types(
         return ()
     known = {each.name: each for each in await engine.store.job_types()}
     is_unknown = any(entry.spec.type not in known for entry in entries)
-    named = await _named_to(engine, file) if is_unknown else ()
+    named = await _named_to(engine, file) if is_unknown else {}
     # Schemas may be long, and leases are renewed on this loop.
     problems = await asyncio.to_thread(lambda: list(_problems(entries, known, named)))
     report = Report()
@@ -56,14 +56,22 @@ async def check_types(
     return report.warnings()
 
 
-async def _named_to(engine: Engine, file: JobFile) -> set[str]:
+_Named = Mapping[str, Mapping[str, str]]  # types; workers that lack them now, with their reasons
+
+
+async def _named_to(engine: Engine, file: JobFile) -> _Named:
     """Return the types that may be told to the projects of a file: of workers open to them."""
     crew = await open_sessions(engine, file.projects, alive_only=False)
+    alive = [each for each in crew if each.alive]
+    return {name: _offers_of(name, alive)[1] for name in _names_of(crew)}
+
+
+def _names_of(crew: Iterable[Session]) -> set[str]:
     return {offer.name for each in crew for offer in each.offers if offer.kind == OfferKind.TYPE}
 
 
 def _problems(
-    entries: Sequence[JobEntry], known: Mapping[str, KnownType], named: Collection[str]
+    entries: Sequence[JobEntry], known: Mapping[str, KnownType], named: _Named
 ) -> Iterator[tuple[str, Problem]]:
     for entry in entries:
         kind = entry.spec.type
@@ -74,10 +82,14 @@ def _problems(
             yield kind, _misfit(entry, misfit)
 
 
-def _never_offered(entry: JobEntry, named: Collection[str]) -> Problem:
+def _never_offered(entry: JobEntry, named: _Named) -> Problem:
     kind = entry.spec.type
-    near = did_you_mean(kind, [*map(str, JobType), *named])
     message = f"{entry.name}: no worker has ever offered jobs of type {quoted(kind)}"
+    if lacking := named.get(kind):
+        worker, reason = next(iter(lacking.items()))
+        hint = f"worker {worker} was to have it: {reason}"
+        return entry.problem_at(("type",), message, hint)
+    near = did_you_mean(kind, [*map(str, JobType), *(named.keys() - {kind})])
     return entry.problem_at(("type",), message, f"{near} {_HOW_TO_OFFER}".strip())
 
 
@@ -89,7 +101,7 @@ def _misfit(entry: JobEntry, misfit: Misfit) -> Problem:
 
 @dataclass(frozen=True, slots=True)
 class OfferedType:
-    """Type of jobs, and who has it now."""
+    """Type of jobs, and who has it now, or was to have it."""
 
     name: str
     is_built_in: bool
@@ -97,18 +109,18 @@ class OfferedType:
     lacking: Mapping[str, str]  # that name it but do not have it, with their reasons
     api_version: int = 0
     schema: Mapping[str, Any] | None = None  # None: a type that Rota brings
-    offered_at: datetime | None = None
+    offered_at: datetime | None = None  # None: Rota brings it, or no worker ever had it
 
 
 async def job_types(engine: Engine, sight: Sight) -> list[OfferedType]:
-    """List the types that Rota brings, then those that workers have ever offered, by name.
+    """List the types that Rota brings, then those that workers have ever offered or name, by name.
 
     Without a role in the installation, those of workers that the caller sees.
     """
     sessions = await engine.store.sessions(alive_only=False)
     seen = [each for each in sessions if sight.sees_pool(each.pool)]
     crew = [each for each in seen if each.alive]
-    named = {offer.name for each in seen for offer in each.offers if offer.kind == OfferKind.TYPE}
+    named = _names_of(seen)
     known = [
         each
         for each in await engine.store.job_types()
@@ -126,7 +138,10 @@ async def job_types(engine: Engine, sight: Sight) -> list[OfferedType]:
         )
         for each in known
     ]
-    return own + others
+    # What a worker was to have and no worker ever had, such as a plug-in that cannot be loaded.
+    new = {name for name in _names_of(crew) if is_plugin_type(name)} - {each.name for each in known}
+    others += [OfferedType(name, False, *_offers_of(name, crew)) for name in new]
+    return own + sorted(others, key=lambda each: each.name)
 
 
 async def job_type(engine: Engine, sight: Sight, name: str) -> OfferedType:

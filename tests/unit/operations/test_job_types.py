@@ -67,16 +67,32 @@ async def test_a_typing_error_is_told_with_the_type_that_was_meant(timeline: Tim
     assert problem.hint.startswith('did you mean "ticket"?')
 
 
+async def test_a_type_that_a_worker_was_to_have_is_told_with_what_is_wrong(
+    timeline: Timeline,
+) -> None:
+    await join(timeline, "ticket", reason="no installed package has it")
+
+    problem = await refusal(timeline)
+    found = await job_type(timeline.engine, EVERYTHING, "ticket")
+
+    assert problem.hint == "worker w-1 was to have it: no installed package has it"
+    assert (found.workers, found.lacking) == ((), {"w-1": "no installed package has it"})
+    assert found.offered_at is None
+
+
 async def test_types_of_other_tenants_are_not_told(timeline: Timeline) -> None:
     await make_project(timeline.store, "other")
     await give_pool(timeline.engine, "theirs", ["other"], actor="ann")
     await join(timeline, "ticket", pool="theirs")
+    await join(timeline, "form", pool="theirs", worker="w-2", reason="no licence")
 
     problem = await refusal(timeline, "tikcet")
     seen = await job_types(timeline.engine, await sight_of(timeline.engine, ["default"]))
 
     assert "ticket" not in problem.hint
     assert "ticket" not in [each.name for each in seen]
+    assert "form" not in [each.name for each in seen]
+    assert "form" in [each.name for each in await job_types(timeline.engine, EVERYTHING)]
     assert "ticket" in [each.name for each in await job_types(timeline.engine, EVERYTHING)]
 
 
