@@ -24,7 +24,7 @@ from rota.domain.order import BOOST_SECONDS, Chain, latest_turn, share_of, turns
 from rota.domain.probes import doubt_about
 from rota.domain.quantities import parse_duration
 from rota.domain.resources import HTTP_SLOTS, SLOTS, UNIT, fits, format_amount, lacking, minus
-from rota.domain.run import Reason, Run
+from rota.domain.run import Reason, Run, Trigger
 from rota.domain.shape import demand_of, unmet, worker_of
 from rota.domain.spec import EXTERNAL_POOL
 from rota.domain.states import RunState, seen_state
@@ -585,6 +585,8 @@ def _time_words(run: Run) -> str:
     if run.eligible_at is None:
         return "it is due"
     release = stamp(run.eligible_at)
+    if run.trigger is Trigger.PROBE:
+        return f"it asks what became of another run, after its probe's delay: at {release}"
     if run.attempt:
         return f"its retry's back-off ends at {release}"
     if run.eligible_at <= run.due_at:
