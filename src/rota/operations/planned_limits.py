@@ -27,13 +27,11 @@ from rota.domain.jobfile.uses import (
 )
 from rota.domain.keys import Declaration, Limit, Quota, Resource
 from rota.domain.resources import Vector
-from rota.domain.spec import is_plugin_type
-from rota.domain.walls import walls_of
 from rota.operations.calendars import PlannedCalendars
 from rota.operations.engine import Engine
 from rota.operations.limits import DeclarationChange, change_of
 from rota.operations.tenants import open_sessions
-from rota.operations.walls import without_walls
+from rota.operations.walls import demands_of, without_walls
 from rota.ports.records import Declared, JobQuery, Session
 
 _MOST_MEANT = 1_000  # names that a wrong one is compared with
@@ -89,11 +87,7 @@ async def check_uses(
 async def _sessions(engine: Engine, file: JobFile) -> list[Session]:
     """Return the known workers, if any job demands something of them."""
     is_asked = any(
-        entry.needs
-        or _takes_resources(entry)
-        or walls_of(entry.spec)
-        or is_plugin_type(entry.spec.type)
-        for entry in file.jobs
+        entry.needs or _takes_resources(entry) or demands_of(entry.spec) for entry in file.jobs
     )
     return await open_sessions(engine, file.projects, alive_only=False) if is_asked else []
 

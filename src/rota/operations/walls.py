@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 from rota.domain.errors import Problem
+from rota.domain.job import rules_of
 from rota.domain.jobfile import JobEntry
+from rota.domain.quantities import format_duration
 from rota.domain.shape import demand_of, unmet, worker_of
-from rota.domain.spec import is_plugin_type
+from rota.domain.spec import JobSpec, is_plugin_type
 from rota.domain.walls import (
     OfferKind,
     demanded,
     field_of,
     missing,
+    offered_lease,
     walls_of,
     why_not_mounted,
     words_of,
@@ -30,10 +34,16 @@ _SETTINGS = {
 _SHOWN = 3  # of sorts of workers, and of workers of one sort
 
 
+def demands_of(spec: JobSpec) -> tuple[str, ...]:
+    """Return what runs of a job ask of the offers of their worker, its own types apart."""
+    kind = spec.type if is_plugin_type(spec.type) else ""
+    lease = (f"{OfferKind.LEASE}/{offered_lease(spec.lease)}",) if spec.lease else ()
+    return (*demanded(walls_of(spec), kind, rules_of(spec).secrets), *lease)
+
+
 def without_walls(entry: JobEntry, crew: Sequence[Session]) -> Problem | None:
-    """Return a warning if no known worker of the pool has the walls of a job."""
-    kind = entry.spec.type if is_plugin_type(entry.spec.type) else ""
-    demands = demanded(walls_of(entry.spec), kind)
+    """Return a warning if no known worker of the pool offers all that a job asks for."""
+    demands = demands_of(entry.spec)
     lacks = [missing(demands, session.offered) for session in crew]
     if not lacks or not all(lacks):
         return None
@@ -81,6 +91,8 @@ def _reason(demand: str, session: Session) -> str:
             return offer.reason
     if kind == OfferKind.MOUNT and (reason := why_not_mounted(demand, session.offered)):
         return reason
+    if kind == OfferKind.LEASE:
+        return f"start it with --lease {format_duration(timedelta(seconds=float(name)))}"
     if kind == OfferKind.TYPE and is_plugin_type(name):
         return "its setting executors does not name it, nor has its app such a class"
     if kind in _SETTINGS:

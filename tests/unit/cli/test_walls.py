@@ -25,6 +25,16 @@ NO_SANDBOX = (
     Offer("limit", "open_files"),
     Offer("type", "shell"),
 )
+DEMANDING = """
+jobs:
+  - name: simulate
+    lease: 2h
+    steps: [{run: x}]
+  - name: tell
+    type: http
+    http: {submit: {url: "https://ci.example.org/", headers: {A: {secret: CI_TOKEN}}}}
+"""
+PLAIN_OFFERS = (Offer("wall", "process"), Offer("type", "shell"))
 LIMIT_OF_MEMORY = (Offer("limit", "memory"),)
 SANDBOX = (Offer("wall", "sandbox"), Offer("network", "sandbox/outbound"), *NO_SANDBOX[1:])
 
@@ -44,6 +54,21 @@ def test_a_job_and_its_runs_are_shown_with_their_wall(rota: Console, server: Ser
     shown = rota("run", "show", "tidy", "--json").json
     assert (shown["isolation"], shown["network"]) == ("sandbox", "outbound")
     assert shown["limits"] == {"memory": "512MiB", "open_files": 64}
+
+
+def test_a_lease_and_a_secret_that_no_worker_has_are_told_at_once_with_what_to_do(
+    rota: Console, server: Server, tmp_path: Path
+) -> None:
+    server.register("fra-1", offers=(*PLAIN_OFFERS, Offer("lease", "30"), Offer("type", "http")))
+    (tmp_path / "jobs.yaml").write_text(DEMANDING)
+
+    applied = rota("apply", str(tmp_path / "jobs.yaml"))
+    rota("trigger", "simulate")
+    why = rota("why", "simulate")
+
+    assert "jobs.yaml:4:12  warning: no worker of pool default offers lease of 2h" in applied.err
+    assert "jobs.yaml:6:5  warning: no worker of pool default offers secret CI_TOKEN" in applied.err
+    assert "worker fra-1 has no lease of 2h: start it with --lease 2h" in why.out
 
 
 def test_why_names_the_wall_the_worker_and_its_reason(rota: Console, server: Server) -> None:

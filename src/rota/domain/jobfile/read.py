@@ -53,7 +53,8 @@ _NO_WALLS = WallDefaults()
 _MERGED = frozenset(
     row.name for row in JOB.fields if isinstance(row.kind, MapOf | Section) and row.name != "source"
 )
-# Fields that the policy of a project may bound: where they stand is told with what is wrong.
+# Fields that the policy of a project or its workers may bound: where they stand is told with what
+# is wrong.
 _BOUNDED = (
     ("max_concurrency",),
     ("priority",),
@@ -69,6 +70,7 @@ _BOUNDED = (
     *(("limits", name) for name in LIMITS),
     *((name,) for name in OF_CONTAINERS),
     ("type",),
+    ("lease",),
 )
 
 
