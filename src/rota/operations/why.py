@@ -136,7 +136,8 @@ def worker_reason(run: Run, shape: str, sessions: Sequence[Session]) -> Reason:
         return Reason(Gate.WORKER, _walls_missing(pool, shape, crew), action=_LOOK_AT_ONE)
     if all(lacks):
         missing = "; ".join(sorted({", ".join(each) for each in lacks}))
-        message = f"none of the {len(crew)} workers of pool {pool} fits: missing {missing}"
+        who = f"none of the {len(crew)} workers" if len(crew) > 1 else "no worker"
+        message = f"{who} of pool {pool} fits: missing {missing}"
         return Reason(Gate.WORKER, message, action=_LOOK)
     fitting = [session for session, each in zip(crew, lacks, strict=True) if not each]
     taking = [session for session in fitting if not session.draining]
@@ -168,7 +169,12 @@ def _room(run: Run, shape: str, taking: Sequence[Session]) -> str:
     short = {name for room in rooms for name in lacking(demand, room)} - {SLOTS}
     if any(fits(demand, room) for room in rooms) or not short:
         taken, slots = sum(each[SLOTS] for each in used) // UNIT, sum(s.slots for s in taking)
-        return f"{taken} of {slots} slots are taken"
+        message = f"{taken} of {slots} slots are taken"
+        if taken == slots or len(taking) > 1:
+            return message
+        [only] = taking  # it may have vanished: it is taken for alive until its lease has ended
+        gone = f"if it is gone, that is known by {stamp(only.expires_at)}"
+        return f"worker {only.worker} has room ({message}); {gone}"
     needed = ", ".join(f"{format_amount(name, demand[name])} {name}" for name in sorted(short))
     return f"no worker that could take it has room now: it needs {needed}"
 

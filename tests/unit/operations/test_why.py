@@ -11,11 +11,13 @@ import pytest
 
 from rota.domain import gates
 from rota.domain.ids import RunId, micros
+from rota.domain.job import RunRules
 from rota.domain.keys import Quota
 from rota.domain.resources import UNIT
 from rota.domain.run import AttemptResult
+from rota.domain.shape import shape_of
 from rota.domain.states import RunState
-from rota.operations.why import Explanation, in_short, why
+from rota.operations.why import Explanation, in_short, why, worker_reason
 from rota.ports.work import Outcome
 from testkit.builders import closed_until, hello, reported
 from testkit.clock import START
@@ -323,12 +325,28 @@ async def test_a_queued_run_is_told_its_turn_and_the_numbers_behind_it(timeline:
     )
 
 
+async def test_one_worker_that_does_not_fit_is_not_counted(timeline: Timeline) -> None:
+    await timeline.scene.worker("small", labels={"site": "osl"})
+    await define(timeline)
+    run = await trigger(timeline)
+    sessions = await timeline.store.sessions(alive_only=True)
+    sessions = [each for each in sessions if each.worker == "small"]
+
+    shape = shape_of(RunRules("report", "default", needs={"site": "fra"}))
+    told = worker_reason(await timeline.scene.show(run), shape, sessions)
+
+    assert told.message == "no worker of pool default fits: missing label site=fra"
+
+
 async def test_who_is_first_in_the_queue_waits_for_no_share(timeline: Timeline) -> None:
     await define(timeline)
 
     told = await explain(timeline, await trigger(timeline))
 
-    assert [reason.message for reason in told.reasons] == ["0 of 1000 slots are taken"]
+    [reason] = told.reasons
+    assert reason.message.startswith(
+        "worker worker has room (0 of 1000 slots are taken); if it is gone, that is known by 2"
+    )
     assert [(each.name, each.message) for each in told.not_reasons] == [
         ("priority", "first in queue"),
         ("fair share", "default/user at 0.0 of its share"),
