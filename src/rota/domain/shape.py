@@ -181,10 +181,12 @@ def without_its_worker(pool: str, shape: str, gone_at: datetime | None) -> Admis
     worker = worker_of(shape)
     if gone_at is None:
         message = f"waits for worker {worker}, which pool {pool} does not have"
+        action = "rota worker list"
     else:
+        action = f"rota worker show {worker}"
         message = f"waits for worker {worker}, which is gone since {gone_at:%Y-%m-%d %H:%M:%S} UTC"
     key = worker_key(pool, shape)
-    return blocked(Reason(Gate.WORKER, message, key, action=f"rota worker show {worker}"))
+    return blocked(Reason(Gate.WORKER, message, key, action=action))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from rota.domain.job import rules_of
-from rota.domain.shape import all_labels, alone, shape_of, unmet, worker_of
+from rota.domain.shape import (
+    all_labels,
+    alone,
+    shape_of,
+    unmet,
+    without_its_worker,
+    worker_of,
+)
 from tests.unit.domain.jobfile.jobfiles import spec_of
 
 
@@ -33,3 +42,13 @@ def test_a_label_of_its_own_makes_nobody_another_worker() -> None:
     labels = all_labels("web-2", {"worker": "web-1", "site": "fra"})
 
     assert unmet(shape({"worker": "web-1"}), labels, ()) == ["label worker=web-1"]
+
+
+@pytest.mark.parametrize(
+    ("gone_at", "action"),
+    [(None, "rota worker list"), (datetime(2026, 3, 1, tzinfo=UTC), "rota worker show web-9")],
+)
+def test_only_a_worker_that_was_there_can_be_shown(gone_at: datetime | None, action: str) -> None:
+    [reason] = without_its_worker("default", shape({"worker": "web-9"}), gone_at).reasons
+
+    assert reason.action == action
