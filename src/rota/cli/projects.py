@@ -440,12 +440,28 @@ def set_pool(
     projects = giving.project if giving.project or shared else None
     with giving.connect() as client:
         given = ask(client, Client.put_pool(name, projects, private=private, max=largest))
-    print_one(
-        giving,
-        given,
-        name=lambda pool: pool.name,
-        page=lambda terminal, pool: terminal.tell(inert(f"pool {pool.name} is {done} now")),
-    )
+        strange = _strange(client, largest or {})
+
+    def tell(terminal: Terminal, pool: Pool) -> None:
+        terminal.tell(inert(f"pool {pool.name} is {done} now"))
+        for remark in strange:
+            terminal.tell(inert(remark))
+
+    print_one(giving, given, name=lambda pool: pool.name, page=tell)
+
+
+def _strange(client: Client, bounded: Mapping[str, str]) -> list[str]:
+    """Return remarks about resources that no worker offers: a typing error bounds nothing."""
+    from difflib import get_close_matches  # only where something is bounded
+
+    offered = {name for worker in client.list_workers() for name in worker.resources}
+    remarks = []
+    for name in bounded if offered else ():
+        if name not in offered:
+            near = get_close_matches(name, offered, 1)
+            meant = f': did you mean "{near[0]}"?' if near else " now"
+            remarks.append(f"no worker offers {name}{meant}")
+    return remarks
 
 
 def _largest(written: Sequence[str]) -> dict[str, str] | None:

@@ -116,6 +116,19 @@ def test_pools_are_given_to_projects(rota: Console, server: Server) -> None:
     assert shared.err == "pool gpu is for all projects now\n"
 
 
+def test_a_bound_on_what_no_worker_offers_is_remarked(rota: Console, server: Server) -> None:
+    server.define("jobs: [{name: a, steps: [{run: x}]}]")
+    rota("trigger", "a")
+    server.claim()  # by a worker that offers cpu
+
+    bounded = rota("pool", "set", "default", "--max", "cpu=2", "--max", "cpus=1")
+    usual = rota("pool", "set", "default", "--max", "cpu=2")
+
+    assert bounded.code == 0
+    assert bounded.err.splitlines()[1:] == ['no worker offers cpus: did you mean "cpu"?']
+    assert usual.err == "pool default is for runs of at most 2 cpu now\n"
+
+
 def test_roles_are_granted_listed_and_revoked(rota: Console, server: Server) -> None:
     rota(*CREATE)
 
