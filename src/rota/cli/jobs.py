@@ -303,7 +303,7 @@ def write_type(terminal: Terminal, kind: JobType) -> None:
             *((f"not on {worker}", reason) for worker, reason in kind.lacking.items()),
             ("offered", times.moment(kind.offered_at, times.now()) if kind.offered_at else ""),
             ("api version", str(kind.api_version or "")),
-            ("parameters", "" if kind.is_built_in or kind.schema else "anything: it has no schema"),
+            ("parameters", "" if kind.is_built_in or kind.schema else _without_schema(kind)),
         ],
     )
     if kind.schema:
@@ -311,6 +311,10 @@ def write_type(terminal: Terminal, kind: JobType) -> None:
         terminal.write("parameters, as JSON Schema:")
         for line in json.dumps(kind.schema, indent=2, ensure_ascii=False).splitlines():
             terminal.write(f"  {inert(line)}")
+
+
+def _without_schema(kind: JobType) -> str:
+    return "anything: it has no schema" if kind.offered_at else "not known: no worker ever had it"
 
 
 @app.command

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rota.ports.work import Offer
 from tests.unit.cli.console import Console
 from tests.unit.cli.server import Server
 
@@ -208,6 +209,18 @@ def test_hostile_description_does_not_reach_the_terminal(rota: Console, server: 
     ]
 
     assert all("\x1b" not in ended.out for ended in shown)
+
+
+def test_a_type_that_no_worker_ever_had_is_shown_with_what_is_wrong(
+    rota: Console, server: Server
+) -> None:
+    server.register("fra-1", offers=(Offer("type", "ticket", "it cannot be loaded"),))
+
+    listed, shown = rota("job", "types"), rota("job", "types", "ticket")
+
+    assert listed.lines[-1].split() == ["ticket", "a", "plug-in", "none", "now", "fra-1"]
+    assert "not on fra-1  it cannot be loaded" in shown.out
+    assert "not known: no worker ever had it" in shown.out
 
 
 def test_unknown_job_is_not_found(rota: Console, server: Server) -> None:
