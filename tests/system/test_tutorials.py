@@ -252,11 +252,13 @@ class Payer(Reader):
 
     def _start_ledger(self, command: str) -> subprocess.Popen[bytes]:
         words, log = command.split(" > ")
-        with (self._folder / log).open("wb") as told:
+        errors = self._folder / "ledger.err"
+        with (self._folder / log).open("wb") as told, errors.open("wb") as complained:
             ledger = subprocess.Popen(
                 [sys.executable, *words.split()[1:], f"--port={self._port}"],
                 cwd=self._folder,
                 stdout=told,
+                stderr=complained,
             )
         eventually(lambda: "ledger at" in (self._folder / log).read_text())
         return ledger
@@ -304,6 +306,7 @@ def test_tutorial_of_payouts_prints_what_it_says(folder: Path) -> None:
             payer.ledger.wait()
 
     assert found == {}
+    assert (folder / "ledger.err").read_text() == ""  # on a reader's terminal it would be alarming
 
 
 def test_tutorial_of_payouts_shows_the_files_that_are_shipped() -> None:
