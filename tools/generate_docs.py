@@ -179,8 +179,13 @@ def _help_page(words: tuple[str, ...]) -> str:
     with redirect_stdout(StringIO()) as printed:
         run_rota([*words, "--help"])
     page, heading, shared = printed.getvalue().partition("Shared options:\n")
-    own = [line for line in shared.splitlines() if line and not line.strip().startswith(_SHARED)]
+    own = [line for line in shared.splitlines() if line and not _is_of_all(line)]
     return "\n".join([page + heading.strip(), *own] if own else [page]).strip()
+
+
+def _is_of_all(line: str) -> bool:
+    """Return whether an option is the one that the page tells of at its beginning."""
+    return line.strip().startswith(_SHARED) and "repeat it for more" not in line
 
 
 def _documented_routes() -> Iterator[APIRoute]:

@@ -145,7 +145,9 @@ class Destroying(Writing):
 
 _Projects = Annotated[
     tuple[str, ...],
-    Parameter(metavar="NAME", negative=(), help="Only this project; repeat it for more."),
+    Parameter(
+        metavar="NAME", negative=(), help="Only this project may use it; repeat it for more."
+    ),
 ]
 
 

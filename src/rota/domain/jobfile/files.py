@@ -185,7 +185,7 @@ class FileValue(Scalar):
 
     def accept(self, value: object, at: At) -> object:
         if not isinstance(value, Mapping):
-            hint = "with the command: --input NAME=@FILE; else upload it, and give its digest"
+            hint = "in a command write NAME=@FILE; else upload it, and give its digest"
             raise Refused(f"{at.name} must be {self.words}, not {shown(value)}", hint)
         for name in value.keys() - {"file", "digest", "size"}:
             raise Refused(f"{at.name} has no {quoted(str(name))}; it is {self.words}")

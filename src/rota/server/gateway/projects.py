@@ -211,9 +211,10 @@ def _vector(amounts: Mapping[str, str]) -> Vector:
 async def put_pool(
     actor: InstallationAdmin, engine: UsedEngine, name: PoolName, body: PoolBody
 ) -> api.Pool:
-    """Let only these projects use a pool; none: all may. Jobs of others start nothing there.
+    """Let only these projects use a pool; none: all may. `max` bounds what one run may ask for.
 
-    A private pool keeps plain processes out while several projects may use it.
+    Jobs of other projects start nothing there, and jobs that ask for more are refused. A private
+    pool keeps plain processes out while several projects may use it.
     """
     pool = await projects.give_pool(
         engine,
