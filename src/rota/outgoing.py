@@ -47,6 +47,12 @@ class NoAnswer(Unavailable):
     code = "no_answer"
 
 
+class RedirectRefused(Denied):
+    """Nobody may be sent on to there: whoever wanted that has received the request."""
+
+    code = "redirect_refused"
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """Request to an address that a project names."""
@@ -148,7 +154,8 @@ class Outgoing:
         """Send a request, follow redirects, and return the answer to the last one.
 
         All of it takes at most so many seconds. Raise `NotSent` or `NoAnswer`, `Denied` for what
-        must not be reached, and `Invalid` for an answer that makes no sense.
+        must not be reached, `RedirectRefused` if an answer led there, and `Invalid` for an answer
+        that makes no sense.
         """
         trace = _Trace()
         try:
@@ -163,9 +170,13 @@ class Outgoing:
             raise trace.failure(f"{request.target.shown} gave no answer in {seconds:g} s") from None
         except NotSent as error:
             raise trace.failure(error.message) from error
-        raise Denied(
-            f"{request.target.shown} is the end of more than {MAX_HOPS} redirects",
-            code="redirect_refused",
+        except Denied as error:
+            if not trace.has_begun:
+                raise
+            told: dict[str, Any] = {"code": error.code, "hint": error.hint, "facts": error.facts}
+            raise RedirectRefused(error.message, **told) from error
+        raise RedirectRefused(
+            f"{request.target.shown} is the end of more than {MAX_HOPS} redirects"
         )
 
     async def close(self) -> None:
@@ -221,7 +232,7 @@ async def _read(answer: httpcore.Response, target: Target, max_body: int) -> Res
     return Response(answer.status, headers, bytes(body), target)
 
 
-def _headers(request: Request) -> list[tuple[str, str]]:
+def _headers(request: Request) -> list[tuple[bytes, bytes]]:
     """Return the headers; a body comes as it is, as one that is packed may unpack to anything."""
     given = {name.lower(): (name, value) for name, value in request.headers.items()}
     usual = {"user-agent": ("User-Agent", _AGENT), "accept": ("Accept", "*/*")}
@@ -232,7 +243,9 @@ def _headers(request: Request) -> list[tuple[str, str]]:
     }
     if request.body or request.method not in _USUALLY_BODILESS:
         own["content-length"] = ("Content-Length", str(len(request.body)))
-    return list((usual | given | own).values())
+    # As bytes, each character one: httpcore itself takes ASCII only.
+    headers = (usual | given | own).values()
+    return [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers]
 
 
 def _following(request: Request, response: Response) -> Request | None:

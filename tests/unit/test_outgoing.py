@@ -12,7 +12,15 @@ import pytest
 
 from rota.domain.addresses import parse_target
 from rota.domain.errors import Denied
-from rota.outgoing import NoAnswer, NotSent, Outgoing, Request, Response, resolve
+from rota.outgoing import (
+    NoAnswer,
+    NotSent,
+    Outgoing,
+    RedirectRefused,
+    Request,
+    Response,
+    resolve,
+)
 from testkit.certificates import make_certificate
 from testkit.http_service import BREAKS, HANGS, HttpService, Reply, http_service, reply
 
@@ -57,6 +65,16 @@ async def test_an_answer_is_read(service: HttpService, outgoing: Outgoing) -> No
     assert asked.headers["user-agent"].startswith("rota/")
 
 
+async def test_headers_may_have_letters_beyond_ascii(
+    service: HttpService, outgoing: Outgoing
+) -> None:
+    service.on("GET", "/", Reply())
+
+    await outgoing.send(Request("GET", parse_target(service.url), {"X-Who": "José"}), 10, LARGEST)
+
+    assert service.asked[0].headers["x-who"] == "José"
+
+
 async def test_a_private_address_is_not_reached(service: HttpService) -> None:
     outgoing = Outgoing()
     for host in ("127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]"):
@@ -95,10 +113,10 @@ class TestRedirects:
         await inner.open("127.0.0.2")
         service.on("GET", "/", Reply(302, headers={"Location": f"http://127.0.0.2:{inner.port}/"}))
 
-        with pytest.raises(Denied, match=r"127\.0\.0\.2 must not be reached"):
+        with pytest.raises(RedirectRefused, match=r"127\.0\.0\.2 must not be reached") as refused:
             await ask(outgoing, service.url)
 
-        assert inner.asked == []
+        assert (inner.asked, refused.value.code) == ([], "address_refused")
         await inner.close()
 
     async def test_another_origin_is_told_no_credentials(
