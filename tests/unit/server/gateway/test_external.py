@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -287,7 +288,7 @@ class TestSeen:
     async def test_an_announcement_in_vain_is_told(self, served: Served) -> None:
         run = await begun(served, external=CALLS | {"heartbeat": "5m"})
 
-        await external.announce_due(served.engine)
+        await asyncio.gather(*await external.announce_due(served.engine, 20))
 
         why = (await served.get(f"runs/{run}/why")).json()
         shown = (await served.get(f"runs/{run}")).json()
