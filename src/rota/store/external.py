@@ -176,9 +176,7 @@ def _accepted(tx: Tx, row: Row, held: Row, made: Reporting) -> Script[Row]:
     if kept_chunk is not None:
         yield Many("insert_chunk", [_chunk(held, kept_chunk)])
     kept: dict[str, Any] = {
-        "look_at": None
-        if said.state.is_final
-        else _look_at(tx.now, held["ends_at"], held["heartbeat"]),
+        "look_at": None if said.state.is_final else _next_look(tx.now, row, held),
         # Reports that are not counted leave the count as it is.
         "number": held["number"] if said.number is None else said.number,
         "digest": held["digest"] if said.number is None else said.digest,
@@ -189,6 +187,13 @@ def _accepted(tx: Tx, row: Row, held: Row, made: Reporting) -> Script[Row]:
     }
     yield Many("keep_report", [(*kept.values(), row["id"], held["attempt"])])
     return {**dict(held), **kept}
+
+
+def _next_look(now: int, row: Row, held: Row) -> int:
+    """When a server looks again at an attempt that goes on, as was just reported."""
+    if row["cancel_at"] is not None:  # it is to end, however busy it is
+        return int(held["look_at"])
+    return _look_at(now, held["ends_at"], held["heartbeat"])
 
 
 def _chunk(held: Row, stored: StoredChunk) -> tuple[object, ...]:

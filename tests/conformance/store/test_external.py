@@ -336,6 +336,15 @@ class TestCancel:
         assert await scene.state(run) is RunState.CANCELLED
         assert (told.kind, told.run, told.id) == (Notice.CANCEL, run, f"{run}.1.cancel")
 
+    async def test_a_report_that_it_goes_on_does_not_put_that_off(self, scene: Scene) -> None:
+        run = await begun(scene, heartbeat=MINUTE)
+        await scene.store.cancel([run], actor="ann")
+
+        await report(scene, run, said("processing", 1))
+
+        assert await scene.store.end_silent(100) == 1
+        assert await scene.state(run) is RunState.CANCELLED
+
     async def test_what_ended_before_is_not_cancelled(self, scene: Scene) -> None:
         run = await begun(scene)
         await scene.store.cancel([run], actor="ann")
