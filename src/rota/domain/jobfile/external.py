@@ -77,7 +77,11 @@ SECTIONS_OF_EXTERNAL = (EXTERNAL, ANNOUNCE, CANCEL)
 PARTS_OF_EXTERNAL = {"External": EXTERNAL, "Announce": ANNOUNCE, "External cancel": CANCEL}
 
 # What only workers have. Walls have rules of their own.
-NOT_OF_EXTERNAL = ("steps", "function", "source", "env", "pool", "needs")
+NOT_OF_EXTERNAL = (
+    *("steps", "function", "source", "env", "pool", "needs"),
+    *("lease", "stalled_after", "grace"),
+)
+_INSTEAD = {"stalled_after": "write it as heartbeat below external"}
 _OF_MACHINES = ("cpu", "memory", "gpu")
 _NO_WORKER = "another system does the work, no worker"
 
@@ -114,7 +118,7 @@ def check_external(
     for name in NOT_OF_EXTERNAL:
         if written.get(name) is not None:
             message = f'"{name}" does not go with type external: {_NO_WORKER}'
-            at.child(name).refuse_key(message, "leave it out")
+            at.child(name).refuse_key(message, _INSTEAD.get(name, "leave it out"))
     for name in _OF_MACHINES:
         if name in document.get("resources", {}):
             place = at.child("resources").child(name)
