@@ -26,7 +26,7 @@ from rota.domain.external import (
 from rota.domain.output import ChunkWriter, Stream
 from rota.domain.run import Reason, Run
 from rota.domain.spec import EXTERNAL_POOL
-from rota.domain.states import RunState, is_final
+from rota.domain.states import LEASED_STATES, RunState, is_final
 from rota.operations.engine import Engine
 from rota.operations.runs import find_run, no_such_run
 from rota.operations.specs import stamp
@@ -202,7 +202,9 @@ async def report(engine: Engine, run: Run, said: StatusReport, *, actor: str) ->
         raise _not_external(run)
     if said.attempt is not None and said.attempt > run.attempt:
         raise Conflict(f"run {run.id} has had {run.attempt} attempts", code="no_such_attempt")
-    printed = await _printed(engine, run, said.output) if said.output else None
+    printed = (
+        await _printed(engine, run, said.output) if await _may_print(engine, run, said) else None
+    )
     taken = await engine.store.report_external(Reporting(run.id, said, actor, printed))
     _require_taken(said, taken)
     engine.queue.announce(output_topic(run.id))  # whoever watches it
@@ -247,6 +249,19 @@ def _late(said: StatusReport, taken: ReportTaken) -> Conflict:
         message = f"run {run} is {state.lower()}: no attempt goes on"
     kept = " (kept as a late result)" if said.state.is_final and taken.attempt else ""
     return Conflict(f"{message}{kept}", code="report_late", hint=f"rota run show {run}")
+
+
+async def _may_print(engine: Engine, run: Run, said: StatusReport) -> bool:
+    """Return whether what a report prints may be kept: what is late or repeated leaves nothing.
+
+    What comes between this look and that of the store leaves no more than unnamed bytes.
+    """
+    attempt = run.attempt if said.attempt is None else said.attempt
+    if not said.output or run.state not in LEASED_STATES or attempt != run.attempt:
+        return False
+    found = await engine.store.external_attempt(run.id, attempt)
+    is_open = found is not None and found.silent_at is not None
+    return is_open and (said.number is None or found is None or said.number > found.number)
 
 
 async def _printed(engine: Engine, run: Run, text: str) -> StoredChunk:

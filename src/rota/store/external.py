@@ -159,8 +159,14 @@ def _taken(
 
 
 def _keep_late(tx: Tx, row: Row, held: Row, made: Reporting) -> Script[None]:
-    """Keep a report of an end that came too late; the first one of an attempt."""
+    """Keep a report of an end that came too late; the first one of an attempt.
+
+    Whoever has its token may make more of them: they leave nothing behind.
+    """
     said = made.report
+    known = yield query("select_late_results", run=row["id"])
+    if any(late["attempt"] == held["attempt"] for late in known):
+        return
     late = (row["id"], held["attempt"], EXTERNAL_SESSION, tx.now, said.state.result, said.message)
     yield Many("insert_late_result", [late], exactly=False)
     tx.record_each("run.late_result", [row], actor=made.actor)
