@@ -11,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpcore
 
@@ -83,10 +85,9 @@ async def resolve(host: str, port: int, opened: Sequence[Network] = ()) -> tuple
 
     Raise `Denied` if one of them must not be, and `NotSent` if there are none.
     """
-    loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(_RESOLVE_SECONDS):
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = await _look_up(host, port)
     except TimeoutError:
         raise NotSent(f"{host} could not be looked up within {_RESOLVE_SECONDS:.0f} s") from None
     except (OSError, UnicodeError) as error:
@@ -96,6 +97,40 @@ async def resolve(host: str, port: int, opened: Sequence[Network] = ()) -> tuple
     if not addresses:
         raise NotSent(f"{host} has no address")
     return addresses
+
+
+_Found: TypeAlias = Sequence[tuple[Any, ...]]
+
+
+async def _look_up(host: str, port: int) -> _Found:
+    """Look a name up in a thread of its own: servers of names may take as long as they like.
+
+    The few threads that a loop has for this are for all of a process, so that who owns some names
+    could keep it from finding any other, its store's too. Nobody waits for the thread at the end.
+    """
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[_Found] = loop.create_future()
+
+    def settle(addresses: _Found, error: Exception | None) -> None:
+        if found.done():
+            return
+        if error is None:
+            found.set_result(addresses)
+        else:
+            found.set_exception(error)
+
+    def look_up() -> None:
+        addresses: _Found = ()
+        error: Exception | None = None
+        try:
+            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except Exception as failed:  # noqa: BLE001 - raised where it is waited for
+            error = failed
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(settle, addresses, error)
+
+    threading.Thread(target=look_up, name="rota-lookup", daemon=True).start()
+    return await found
 
 
 class CheckedBackend(httpcore.AsyncNetworkBackend):

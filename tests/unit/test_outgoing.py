@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -246,6 +249,29 @@ async def test_names_are_looked_up_for_others_too() -> None:
     assert "127.0.0.1" in map(str, await resolve("localhost", 80, HERE))
     with pytest.raises(Denied):
         await resolve("localhost", 80)
+
+
+async def test_names_that_are_found_late_keep_no_others_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, look_up = asyncio.get_running_loop(), socket.getaddrinfo
+    has_begun, is_over = asyncio.Event(), threading.Event()
+
+    def slow_for_some(host: str, *rest: Any, **options: Any) -> Any:
+        if host.startswith("slow"):
+            loop.call_soon_threadsafe(has_begun.set)
+            is_over.wait(9)
+        return look_up("127.0.0.1", *rest, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow_for_some)
+    waiting = [asyncio.create_task(resolve(f"slow-{n}.example", 80, HERE)) for n in range(100)]
+    await has_begun.wait()
+
+    async with asyncio.timeout(5):
+        assert await resolve("quick.example", 80, HERE)
+    is_over.set()
+
+    assert all(await asyncio.gather(*waiting))
 
 
 async def test_many_at_once(service: HttpService, outgoing: Outgoing) -> None:
