@@ -32,6 +32,15 @@ both = Plugin(api_version=1, type="both", build=Executor, executor=Executor)
 none = Plugin(api_version=1, type="none")
 odd = Plugin(api_version=1, type="odd", build=Executor, schema={"type": "list"})
 sick = Plugin(api_version=1, type="sick", build=fail)
+idle = Plugin(api_version=1, type="idle", build=lambda place: None)
+
+class Odd(Plugin):
+    @property
+    def api_version(self): raise LookupError("which one?")
+    @api_version.setter
+    def api_version(self, value): ...
+
+wild = object.__new__(Odd)
 text = "a plug-in"
 """
 POINTS = {
@@ -42,6 +51,8 @@ POINTS = {
     "none": "bells:none",
     "odd": "bells:odd",
     "sick": "bells:sick",
+    "idle": "bells:idle",
+    "wild": "bells:wild",
     "text": "bells:text",
     "gone": "bells:gone",
     "exits": "exits:plugin",
@@ -119,6 +130,8 @@ async def test_without_the_setting_nothing_is_even_looked_for(
         ("exits", "it cannot be loaded: "),
         ("shell", "no plug-in can have this name"),
         ("Bell", "no plug-in can have this name"),
+        ("idle", "what it builds has no start(), which an executor needs"),
+        ("wild", "it cannot be used: LookupError: which one?"),
         ("absent", "no installed package has the entry point rota.executors absent; installed are"),
     ],
 )
