@@ -18,7 +18,6 @@ from rota.domain.external import (
     EXTERNAL_SESSION,
     Judgement,
     Notice,
-    Progress,
     Reported,
     Silence,
     StatusReport,
@@ -231,8 +230,13 @@ def _outcome(now: int, row: Row, held: Row, said: StatusReport) -> Outcome:
 def _note_progress(row: Row, said: StatusReport) -> Script[None]:
     if said.progress is None and not said.message:
         return
-    how_far = said.progress or Progress(0.0)
-    told = {"done": how_far.done, "total": how_far.total, "message": said.message}
+    told: dict[str, Any]
+    if said.progress is None:  # it is as far as it was
+        [known] = yield query("known_progress", run=row["id"])
+        told = {"done": 0.0, "total": None, **(from_json(known["progress"]) or {})}
+    else:
+        told = {"done": said.progress.done, "total": said.progress.total}
+    told |= {"message": said.message}
     values = (to_json(told), row["id"], row["attempt"], EXTERNAL_SESSION)
     yield Many("set_progress", [values], exactly=False)
 
