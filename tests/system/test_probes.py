@@ -127,6 +127,8 @@ def test_a_probe_that_never_answers_leaves_it_to_a_person(up: Up, tmp_path: Path
     eventually(lambda: "found out nothing" in rota.command("why", run.id).stdout)
     assert rota.client.get_run(run.id).state == "UNKNOWN"
     assert rota.client.get_job("pay").last_state == "UNKNOWN"  # not that of the probe
+    assert "found out nothing" in rota.command("why", "pay").stdout
+    assert "no run of job pay has ended yet" in rota.command("run", "retry", "pay").stderr
     assert (tmp_path / "asked").read_text() == "1\n2\n"
 
 
