@@ -132,6 +132,8 @@ class HttpExecutor(RemoteExecutor[_Attempt]):
                 await self.finish(attempt, "submit", status)
             attempt.taken = take(attempt.http, answer)
             handle = to_handle(attempt.taken)
+            if attempt.mask(handle) != handle:  # it is stored, and shown with the run
+                raise Invalid("what names the work there repeats a secret: take it from elsewhere")
         except Invalid as error:
             raise self.unclear(attempt, f"submit: {error.message}", "answer") from error
         return Begun(handle.decode(), wait_asked_for(answer, self._clock.now()))

@@ -259,6 +259,16 @@ class TestSecrets:
         assert outcome.message == "submit: answered 403: bad token ***"
         assert SECRET not in bench.told.printed("stdout") + bench.told.printed("rota")
 
+    async def test_it_is_not_kept_as_the_name_of_the_work(self, bench: Bench) -> None:
+        bench.service.on("POST", "/pay", reply({}, 202, Location=f"/pay/7?k={SECRET}"))
+        submit = call(bench, query={"k": {"secret": "TOKEN"}})
+        status = {"url": {"header": "Location"}}
+
+        end = await bench.outcome(bench.spec({"submit": submit, "status": status}))
+
+        assert (end.result, bench.told.handles) == (AttemptResult.FAILED, [])
+        assert "repeats a secret" in end.message
+
     async def test_it_is_not_among_the_outputs(self, bench: Bench) -> None:
         bench.service.on("POST", "/pay", reply({"you": {"sent": [f"Bearer {SECRET}", 1]}}))
         headers = {"Authorization": {"secret": "TOKEN", "prefix": "Bearer "}}
