@@ -21,12 +21,13 @@ from rota.domain.walls import OfferKind
 from rota.executors.hosted import HostedCalls, HostedExecutor
 from rota.plugins import API_VERSION, ENTRY_POINTS, Place, Plugin
 from rota.ports.executor import Executor
-from rota.ports.work import JobTypeNote, Offer
+from rota.ports.work import JobTypeNote, Offer, storable
 from rota.sdk.app import PLUGIN, explain_import
 from rota.sdk.host.wire import HostedType
 
 log = structlog.get_logger()
 
+_LONGEST_REASON = 1_000  # characters
 _MOST_TYPES = 50  # of a worker: its hello has room for a hundred offers in all
 
 
@@ -48,8 +49,10 @@ class Brought:
         self.notes.append(JobTypeNote(name, version, json.dumps(schema, sort_keys=True)))
 
     def lacks(self, name: str, reason: str) -> None:
-        log.error("worker.without_type", type=name, reason=reason)
-        self.offers.append(Offer(OfferKind.TYPE, name, reason))
+        """Note why it is not there, in words that fit a hello whatever a plug-in raised."""
+        told = storable(" ".join(reason.split()))[:_LONGEST_REASON]
+        log.error("worker.without_type", type=name, reason=told)
+        self.offers.append(Offer(OfferKind.TYPE, name, told))
 
 
 async def bring_plugins(brought: Brought, names: Sequence[str], place: Place) -> None:

@@ -56,6 +56,7 @@ POINTS = {
     "text": "bells:text",
     "gone": "bells:gone",
     "exits": "exits:plugin",
+    "wordy": "wordy:plugin",
     "shell": "bells:bell",
 }
 
@@ -71,6 +72,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (info / "entry_points.txt").write_text(f"[rota.executors]\n{points}")
     (folder / "bells.py").write_text(MODULE)
     (folder / "exits.py").write_text("raise SystemExit(3)\n")
+    (folder / "wordy.py").write_text("raise OSError('\\ud800' * 10_000_000)\n")
     monkeypatch.syspath_prepend(folder)
     return folder
 
@@ -143,6 +145,13 @@ async def test_what_is_wrong_with_one_is_its_offer_s_reason(
     told = {offer.name: offer.reason for offer in found.offers}
     assert told[name].startswith(reason)
     assert (told["bell"], list(found.executors)) == ("", ["bell"])
+
+
+async def test_a_long_reason_fits_a_hello(installed: Path) -> None:
+    found = await brought(installed, "wordy")
+
+    [offer] = found.offers
+    assert (len(offer.reason), offer.reason.encode().decode()) == (1_000, offer.reason)
 
 
 def test_the_setting_names_types() -> None:
