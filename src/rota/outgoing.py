@@ -11,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpcore
 
@@ -45,6 +47,12 @@ class NoAnswer(Unavailable):
     """The request may have been received and done, and no answer came."""
 
     code = "no_answer"
+
+
+class RedirectRefused(Denied):
+    """Nobody may be sent on to there: whoever wanted that has received the request."""
+
+    code = "redirect_refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +85,9 @@ async def resolve(host: str, port: int, opened: Sequence[Network] = ()) -> tuple
 
     Raise `Denied` if one of them must not be, and `NotSent` if there are none.
     """
-    loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(_RESOLVE_SECONDS):
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = await _look_up(host, port)
     except TimeoutError:
         raise NotSent(f"{host} could not be looked up within {_RESOLVE_SECONDS:.0f} s") from None
     except (OSError, UnicodeError) as error:
@@ -90,6 +97,40 @@ async def resolve(host: str, port: int, opened: Sequence[Network] = ()) -> tuple
     if not addresses:
         raise NotSent(f"{host} has no address")
     return addresses
+
+
+_Found: TypeAlias = Sequence[tuple[Any, ...]]
+
+
+async def _look_up(host: str, port: int) -> _Found:
+    """Look a name up in a thread of its own: servers of names may take as long as they like.
+
+    The few threads that a loop has for this are for all of a process, so that who owns some names
+    could keep it from finding any other, its store's too. Nobody waits for the thread at the end.
+    """
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[_Found] = loop.create_future()
+
+    def settle(addresses: _Found, error: Exception | None) -> None:
+        if found.done():
+            return
+        if error is None:
+            found.set_result(addresses)
+        else:
+            found.set_exception(error)
+
+    def look_up() -> None:
+        addresses: _Found = ()
+        error: Exception | None = None
+        try:
+            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except Exception as failed:  # noqa: BLE001 - raised where it is waited for
+            error = failed
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(settle, addresses, error)
+
+    threading.Thread(target=look_up, name="rota-lookup", daemon=True).start()
+    return await found
 
 
 class CheckedBackend(httpcore.AsyncNetworkBackend):
@@ -148,7 +189,8 @@ class Outgoing:
         """Send a request, follow redirects, and return the answer to the last one.
 
         All of it takes at most so many seconds. Raise `NotSent` or `NoAnswer`, `Denied` for what
-        must not be reached, and `Invalid` for an answer that makes no sense.
+        must not be reached, `RedirectRefused` if an answer led there, and `Invalid` for an answer
+        that makes no sense.
         """
         trace = _Trace()
         try:
@@ -163,9 +205,13 @@ class Outgoing:
             raise trace.failure(f"{request.target.shown} gave no answer in {seconds:g} s") from None
         except NotSent as error:
             raise trace.failure(error.message) from error
-        raise Denied(
-            f"{request.target.shown} is the end of more than {MAX_HOPS} redirects",
-            code="redirect_refused",
+        except Denied as error:
+            if not trace.has_begun:
+                raise
+            told: dict[str, Any] = {"code": error.code, "hint": error.hint, "facts": error.facts}
+            raise RedirectRefused(error.message, **told) from error
+        raise RedirectRefused(
+            f"{request.target.shown} is the end of more than {MAX_HOPS} redirects"
         )
 
     async def close(self) -> None:
@@ -221,7 +267,7 @@ async def _read(answer: httpcore.Response, target: Target, max_body: int) -> Res
     return Response(answer.status, headers, bytes(body), target)
 
 
-def _headers(request: Request) -> list[tuple[str, str]]:
+def _headers(request: Request) -> list[tuple[bytes, bytes]]:
     """Return the headers; a body comes as it is, as one that is packed may unpack to anything."""
     given = {name.lower(): (name, value) for name, value in request.headers.items()}
     usual = {"user-agent": ("User-Agent", _AGENT), "accept": ("Accept", "*/*")}
@@ -232,7 +278,9 @@ def _headers(request: Request) -> list[tuple[str, str]]:
     }
     if request.body or request.method not in _USUALLY_BODILESS:
         own["content-length"] = ("Content-Length", str(len(request.body)))
-    return list((usual | given | own).values())
+    # As bytes, each character one: httpcore itself takes ASCII only.
+    headers = (usual | given | own).values()
+    return [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers]
 
 
 def _following(request: Request, response: Response) -> Request | None:

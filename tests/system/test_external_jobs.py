@@ -141,6 +141,35 @@ def _reports(rota: RotaUp, first: Asked, third: Asked, run: str) -> list[str]:
     return refusals
 
 
+def test_a_system_is_told_of_names_beyond_ascii(
+    up: Up, home: Path, system: HttpService, settings: dict[str, Any]
+) -> None:
+    rota = up(**settings)
+    job = build(system)
+    job["external"]["announce"]["headers"]["X-Title"] = {"input": "title"}
+    apply(rota.client, job)
+
+    rota.client.trigger("build", {"title": "Jos\u00e9"})
+
+    [first] = announced(system, 1)
+    assert first.headers["x-title"] == "Jos\u00e9"
+
+
+def test_a_cancel_ends_what_reports_without_end(
+    up: Up, home: Path, system: HttpService, settings: dict[str, Any]
+) -> None:
+    rota = up(**settings)
+    apply(rota.client, build(system))
+    run = rota.client.trigger("build")
+    [first] = announced(system, 1)
+
+    rota.client.cancel_run(run.id)
+    with ExternalRun.announced(first.json()) as one:
+        one.update("processing", message="I go on")
+
+    assert settle(rota.client, run).state == "CANCELLED"
+
+
 def test_silence_is_found_by_the_server_that_is_there(
     up: Up, home: Path, system: HttpService, settings: dict[str, Any]
 ) -> None:

@@ -7,7 +7,10 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from rota.sdk.answers import Run, RunDetail
+from rota.sdk.errors import Conflict
 from testkit.processes import RotaUp
 from testkit.waiting import eventually
 from tests.system.conftest import Up
@@ -50,6 +53,9 @@ def test_it_is_asked_by_another_worker_what_became_of_the_run(up: Up, tmp_path: 
     assert (tmp_path / "begun").read_text() == "1\n"
     told = rota.command("run", "show", run.id).stdout
     assert f"{probe.id} (completed)" in told
+    with pytest.raises(Conflict, match="would do the work of pay once more") as refused:
+        rota.client.retry_run(probe.id)
+    assert refused.value.hint == f"rota why {run.id} tells what it asked about"
 
 
 def test_who_waits_or_watches_waits_for_the_probe_too(up: Up, tmp_path: Path) -> None:
@@ -120,6 +126,9 @@ def test_a_probe_that_never_answers_leaves_it_to_a_person(up: Up, tmp_path: Path
 
     eventually(lambda: "found out nothing" in rota.command("why", run.id).stdout)
     assert rota.client.get_run(run.id).state == "UNKNOWN"
+    assert rota.client.get_job("pay").last_state == "UNKNOWN"  # not that of the probe
+    assert "found out nothing" in rota.command("why", "pay").stdout
+    assert "no run of job pay has ended yet" in rota.command("run", "retry", "pay").stderr
     assert (tmp_path / "asked").read_text() == "1\n2\n"
 
 

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rota.domain.addresses import parse_target
 from rota.domain.errors import Denied
-from rota.outgoing import NoAnswer, NotSent, Outgoing, Request, Response, resolve
+from rota.outgoing import (
+    NoAnswer,
+    NotSent,
+    Outgoing,
+    RedirectRefused,
+    Request,
+    Response,
+    resolve,
+)
 from testkit.certificates import make_certificate
 from testkit.http_service import BREAKS, HANGS, HttpService, Reply, http_service, reply
 
@@ -57,6 +68,16 @@ async def test_an_answer_is_read(service: HttpService, outgoing: Outgoing) -> No
     assert asked.headers["user-agent"].startswith("rota/")
 
 
+async def test_headers_may_have_letters_beyond_ascii(
+    service: HttpService, outgoing: Outgoing
+) -> None:
+    service.on("GET", "/", Reply())
+
+    await outgoing.send(Request("GET", parse_target(service.url), {"X-Who": "José"}), 10, LARGEST)
+
+    assert service.asked[0].headers["x-who"] == "José"
+
+
 async def test_a_private_address_is_not_reached(service: HttpService) -> None:
     outgoing = Outgoing()
     for host in ("127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]"):
@@ -95,10 +116,10 @@ class TestRedirects:
         await inner.open("127.0.0.2")
         service.on("GET", "/", Reply(302, headers={"Location": f"http://127.0.0.2:{inner.port}/"}))
 
-        with pytest.raises(Denied, match=r"127\.0\.0\.2 must not be reached"):
+        with pytest.raises(RedirectRefused, match=r"127\.0\.0\.2 must not be reached") as refused:
             await ask(outgoing, service.url)
 
-        assert inner.asked == []
+        assert (inner.asked, refused.value.code) == ([], "address_refused")
         await inner.close()
 
     async def test_another_origin_is_told_no_credentials(
@@ -228,6 +249,29 @@ async def test_names_are_looked_up_for_others_too() -> None:
     assert "127.0.0.1" in map(str, await resolve("localhost", 80, HERE))
     with pytest.raises(Denied):
         await resolve("localhost", 80)
+
+
+async def test_names_that_are_found_late_keep_no_others_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, look_up = asyncio.get_running_loop(), socket.getaddrinfo
+    has_begun, is_over = asyncio.Event(), threading.Event()
+
+    def slow_for_some(host: str, *rest: Any, **options: Any) -> Any:
+        if host.startswith("slow"):
+            loop.call_soon_threadsafe(has_begun.set)
+            is_over.wait(9)
+        return look_up("127.0.0.1", *rest, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow_for_some)
+    waiting = [asyncio.create_task(resolve(f"slow-{n}.example", 80, HERE)) for n in range(100)]
+    await has_begun.wait()
+
+    async with asyncio.timeout(5):
+        assert await resolve("quick.example", 80, HERE)
+    is_over.set()
+
+    assert all(await asyncio.gather(*waiting))
 
 
 async def test_many_at_once(service: HttpService, outgoing: Outgoing) -> None:

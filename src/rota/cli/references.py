@@ -189,7 +189,7 @@ def run_or_started(client: Client, reference: str) -> str:
         if newest.attempt:
             return newest
         history = client.each(Client.get_history(newest.job_id))
-        return next((run for run in history if run.attempt and not _is_probe(run)), newest)
+        return next((run for run in history if run.attempt and _is_work(run)), newest)
 
     return _run_or(newest_started, client, reference)
 
@@ -201,7 +201,7 @@ def run_or_ended(client: Client, reference: str) -> str:
         if newest.is_final:
             return newest
         history = client.each(Client.get_history(newest.job_id))
-        ended = next((run for run in history if run.is_final and not _is_probe(run)), None)
+        ended = next((run for run in history if run.is_final and _is_work(run)), None)
         if ended is None:
             hint = f"rota run watch {newest.id}"
             raise NotFound(f"no run of job {newest.job} has ended yet", hint=hint)
@@ -233,26 +233,26 @@ def _run_or(run_of_job: Callable[[Run], Run], client: Client, reference: str) ->
         no_such_run = error
     job = job_named(reference)
     try:
-        history = client.get_history(job, limit=_SHOWN)
+        history = client.each(Client.get_history(job, limit=_SHOWN))
+        newest = next(filter(_is_work, history), None)
     except NotFound as error:
         if reference.startswith(_UNMISTAKABLE):
             raise no_such_run from None
         raise NotFound(f"no job or run named {reference}", hint=error.hint) from None
-    if not history.items:
+    if newest is None:
         raise NotFound(f"job {job} has never run", hint=f"rota trigger {job}")
-    newest = next((run for run in history.items if not _is_probe(run)), history.items[0])
     return run_of_job(newest).id
 
 
-def _is_probe(run: Run) -> bool:
-    """Return whether it asks about another run of its job: who names the job means that one."""
-    return run.trigger == "probe"
+def _is_work(run: Run) -> bool:
+    """Return whether a run does what its job is for: a probe asks about another one."""
+    return run.trigger != "probe"
 
 
 def _only(client: Client, newest: Run, word: str, states: Sequence[str]) -> Run:
     """Return the only run of a job in these states: choosing one of several would be a guess."""
     page = client.list_runs(job=newest.job, state=",".join(states), limit=_SHOWN)
-    match [run for run in page.items if run.job_id == newest.job_id and not _is_probe(run)]:
+    match [run for run in page.items if run.job_id == newest.job_id and _is_work(run)]:
         case []:
             hint = f"its newest run is {newest.id}, {newest.state.lower()}"
             raise NotFound(f"job {newest.job} has no {word} run", hint=hint)

@@ -106,8 +106,7 @@ class StatusReport:
 
 def check_report(report: StatusReport) -> None:
     """Raise `Invalid` for a report that cannot be taken, whatever run it is of."""
-    if report.number is not None and not 0 < report.number <= MAX_NUMBER:
-        raise _malformed(f"number must be from 1 to {MAX_NUMBER}, growing with each report")
+    _check_numbers(report)
     if len(report.message) > MAX_MESSAGE:
         raise _malformed(f"message must have at most {MAX_MESSAGE:,} characters")
     if report.outputs is not None and report.state is not ReportState.COMPLETED:
@@ -116,6 +115,8 @@ def check_report(report: StatusReport) -> None:
         raise _malformed("progress goes with the state processing only")
     if report.progress is not None:
         _check_progress(report.progress)
+    if "\0" in report.message:
+        raise _malformed("message cannot have the character NUL")
     if complaint := why_not_portable([report.message, report.outputs, report.output]):
         raise _malformed(f"the report cannot be kept: {complaint}")
     if len(json.dumps(report.outputs).encode()) > MAX_OUTPUTS:
@@ -123,6 +124,13 @@ def check_report(report: StatusReport) -> None:
     if len(report.output.encode()) > MAX_OUTPUT:
         size = MAX_OUTPUT // 1024
         raise _malformed(f"output must have at most {size} KiB: send the rest with the next report")
+
+
+def _check_numbers(report: StatusReport) -> None:
+    if report.number is not None and not 0 < report.number <= MAX_NUMBER:
+        raise _malformed(f"number must be from 1 to {MAX_NUMBER}, growing with each report")
+    if report.attempt is not None and report.attempt < 1:
+        raise _malformed("attempt must be 1 or more")
 
 
 def _check_progress(progress: Progress) -> None:

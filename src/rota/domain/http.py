@@ -20,7 +20,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
-from rota.domain.addresses import Target, parse_target
+from rota.domain.addresses import MAX_URL, Target, parse_target
 from rota.domain.errors import Invalid, quoted, shown
 from rota.domain.identity import at_pointer
 from rota.domain.spec import Http, HttpCall, HttpMethod, HttpResult, HttpState, HttpValue
@@ -140,7 +140,10 @@ def _target(call: HttpCall, facts: Facts, base: Target | None) -> Target:
         for name, value in call.query.items()
     ]
     whole = "&".join([*([query] if query else []), *pairs])
-    return parse_target(f"{target.origin}{path}{'?' if question or pairs else ''}{whole}")
+    built = f"{target.origin}{path}{'?' if question or pairs else ''}{whole}"
+    if len(built) > MAX_URL:  # said without it: its query may have secrets
+        raise Invalid(f"{target.shown}: with path and query it has more than {MAX_URL} characters")
+    return parse_target(built)
 
 
 def _header(name: str, value: HttpValue, facts: Facts) -> str:

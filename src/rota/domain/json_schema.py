@@ -19,8 +19,10 @@ from rota.domain.patterns import MAX_TEXT, PatternRefused, compiled
 from rota.domain.run import why_not_portable
 
 MAX_SCHEMA = 64 * 1024  # bytes as JSON
-_MAX_STEPS = 50_000  # of one check
+_MAX_STEPS = 500_000  # of one check
+_VISIT = 10  # steps of one part of a schema, beside what it compares
 _MAX_PROBLEMS = 20
+_MOST_TOLD = 100  # words that are named, or compared with the one that was meant
 _REF = "#/$defs/"
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -73,12 +75,16 @@ def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
+def _are_types(values: list[object]) -> bool:
+    return bool(values) and all(isinstance(v, str) and v in _TYPES for v in values)
+
+
 # --- schemas
 
 # Notes for people, which decide nothing.
 _NOTES = ("$schema", "$id", "$comment", "title", "description", "default", "examples", "deprecated")
 _IS_SOUND: Mapping[str, Callable[[object], bool]] = {
-    "type": lambda v: all(each in _TYPES for each in (v if isinstance(v, list) else [v])),
+    "type": lambda v: _are_types(v if isinstance(v, list) else [v]),
     "enum": lambda v: isinstance(v, list) and bool(v),
     "const": lambda _: True,
     "required": _are_texts,
@@ -195,13 +201,12 @@ class _Check:
     steps: int = field(default=0)
 
     def run(self, value: object, schema: object, path: Path) -> Iterator[Misfit]:
-        self.steps += 1
-        if self.steps > _MAX_STEPS:
-            raise _TooLong
+        self._spend(_VISIT)
         if schema is False:
             yield Misfit(path, f"{_named(path)} is not allowed", is_key=True)
         if not isinstance(schema, Mapping):
             return
+        self._spend(_compared(value, schema))
         if "$ref" in schema:
             yield from self.run(value, self.definitions[schema["$ref"].removeprefix(_REF)], path)
         if (wanted := _other_type(value, schema)) is not None:
@@ -215,6 +220,11 @@ class _Check:
             for number, each in enumerate(value):
                 yield from self.run(each, schema["items"], (*path, number))
         yield from self._of_several(value, schema, path)
+
+    def _spend(self, steps: int) -> None:
+        self.steps += steps
+        if self.steps > _MAX_STEPS:
+            raise _TooLong
 
     def _of_mapping(
         self, value: Mapping[str, object], schema: Schema, path: Path
@@ -230,8 +240,8 @@ class _Check:
             if name in known:
                 yield from self.run(each, known[name], below)
             elif rest is False:
-                hint = did_you_mean(name, known)
-                hint = hint or (f"it may have {listed(list(known))}" if known else "")
+                hint = _meant(name, list(known))
+                hint = hint or (f"it may have {_all_of(list(known))}" if known else "")
                 yield Misfit(below, f"{quoted(name)} is no parameter of the type", hint, True)
             else:
                 yield from self.run(each, rest, below)
@@ -276,14 +286,31 @@ def _of_words(value: object, schema: Schema, path: Path) -> Iterator[Misfit]:
     allowed = schema.get("enum", [schema["const"]] if "const" in schema else None)
     if allowed is not None and not any(_are_equal(value, each) for each in allowed):
         words = [each if isinstance(each, str) else json.dumps(each) for each in allowed]
-        hint = did_you_mean(value, words) if isinstance(value, str) else ""
-        yield Misfit(path, f"{_named(path)} must be {listed(words)}, not {shown(value)}", hint)
+        hint = _meant(value, words) if isinstance(value, str) else ""
+        yield Misfit(path, f"{_named(path)} must be {_all_of(words)}, not {shown(value)}", hint)
     if "pattern" in schema and isinstance(value, str):
         if len(value) > MAX_TEXT:
             message = f"{_named(path)} has more than {MAX_TEXT:,} characters, and a pattern"
             yield Misfit(path, message)
         elif not compiled(schema["pattern"][1:-1]).matches(value):
             yield Misfit(path, f"{_named(path)} must match {schema['pattern']}, not {shown(value)}")
+
+
+def _compared(value: object, schema: Schema) -> int:
+    """Return how many words, names or entries are looked at in one part of a schema."""
+    names = len(schema.get("required", ())) + len(schema.get("enum", ()))
+    is_whole = isinstance(value, list | tuple | Mapping)
+    return names + (len(value) if is_whole else 0)  # type: ignore[arg-type]
+
+
+def _meant(word: str, known: Sequence[str]) -> str:
+    return did_you_mean(word, known) if len(known) <= _MOST_TOLD else ""
+
+
+def _all_of(words: Sequence[str]) -> str:
+    if len(words) <= _MOST_TOLD:
+        return listed(words)
+    return f"one of {len(words):,}, such as {words[0]}"
 
 
 def _are_equal(value: object, other: object) -> bool:

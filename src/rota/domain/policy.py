@@ -236,11 +236,18 @@ def _of_walls(bounds: Bounds, asked: RunRules) -> Iterator[Excess]:
         for each in sorted(chosen) if allowed is not None else ():
             if each not in (allowed or ()):
                 yield _not_allowed((field_name,), f"{field_name} {each}", allowed or ())
+    if asked.probe is not None and kind != JobType.CONTAINER and not _allows_commands(policy):
+        what = "a probe, which is a command of type shell,"
+        yield _not_allowed(("probe",), what, policy.executors or ())
     if Isolation.PROCESS in walls.isolation:
         yield from _of_shared_pool(bounds, asked)
     yield from _of_limits(policy.limits, walls.limits, asked)
     if walls.image:
         yield from _of_image(policy, walls)
+
+
+def _allows_commands(policy: Policy) -> bool:
+    return policy.executors is None or JobType.SHELL in policy.executors
 
 
 def _not_allowed(path: tuple[str, ...], what: str, allowed: Collection[str]) -> Excess:

@@ -121,6 +121,7 @@ def probe_spec(spec: JobSpec) -> JobSpec:
         steps=(Step("probe", probe.run, probe.shell),),
         delivery=Delivery.AT_LEAST_ONCE,
         timeout=probe.timeout,
+        stalled_after=None,
         resources={},
         probe=None,
     )

@@ -94,13 +94,15 @@ def shape_of(rules: RunRules, needs: Mapping[str, str] | None = None) -> str:
     return _ENCODER.encode(demands) if demands else ""
 
 
-def probe_shape(rules: RunRules) -> str:
-    """Return the shape of a probe of such runs: their labels and walls, nothing they reserve.
+def probe_shape(rules: RunRules, shape: str = "") -> str:
+    """Return the shape of a probe of a run of this shape: its labels and walls, nothing it takes.
 
-    A worker that does not know probes would take one for the run itself.
+    The labels may be those of an item, which another worker could not tell of. A worker that does
+    not know probes would take one for the run itself.
     """
     offers = (*demanded(rules.walls), f"{OfferKind.CAPABILITY}/{PROBES}")
-    demands: dict[str, object] = {"needs": dict(sorted(rules.needs.items()))} if rules.needs else {}
+    needs = {**rules.needs, **demand_of(shape).labels}
+    demands: dict[str, object] = {"needs": dict(sorted(needs.items()))} if needs else {}
     return _ENCODER.encode({**demands, "offers": offers})
 
 

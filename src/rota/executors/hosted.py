@@ -304,7 +304,15 @@ class HostedExecutor(RemoteExecutor[_Attempt]):
             return WorkStatus(state)
         if state is HttpState.FAILED:
             return WorkStatus(state, message or "it failed there")
-        return WorkStatus(state, outputs=status.get("output"))
+        return WorkStatus(state, outputs=self._output(attempt, status.get("output")))
+
+    def _output(self, attempt: _Attempt, text: object) -> Any:
+        """Return the output, which comes as JSON in a text: so nothing in it can cost the state."""
+        try:
+            return msgspec.json.decode(text) if isinstance(text, str) else None
+        except (msgspec.DecodeError, RecursionError) as error:
+            self.say(attempt, f"the output was not kept: {error}")
+            return None
 
     def _tell_progress(self, attempt: _Attempt, status: Mapping[str, Any], message: str) -> None:
         done, total = status.get("progress"), status.get("total")

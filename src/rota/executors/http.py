@@ -48,7 +48,15 @@ from rota.executors.remote import (
     Rhythm,
     Stopped,
 )
-from rota.outgoing import HARMLESS, NoAnswer, NotSent, Outgoing, Request, reason_phrase
+from rota.outgoing import (
+    HARMLESS,
+    NoAnswer,
+    NotSent,
+    Outgoing,
+    RedirectRefused,
+    Request,
+    reason_phrase,
+)
 from rota.ports.clock import Clock
 from rota.ports.executor import Assignment, AttemptReports, RemoteWork
 
@@ -124,6 +132,8 @@ class HttpExecutor(RemoteExecutor[_Attempt]):
                 await self.finish(attempt, "submit", status)
             attempt.taken = take(attempt.http, answer)
             handle = to_handle(attempt.taken)
+            if attempt.mask(handle) != handle:  # it is stored, and shown with the run
+                raise Invalid("what names the work there repeats a secret: take it from elsewhere")
         except Invalid as error:
             raise self.unclear(attempt, f"submit: {error.message}", "answer") from error
         return Begun(handle.decode(), wait_asked_for(answer, self._clock.now()))
@@ -159,6 +169,8 @@ class HttpExecutor(RemoteExecutor[_Attempt]):
         except Denied as error:
             hint = f" — {error.hint}" if error.hint else ""
             message = f"submit: {error.message}{hint}"
+            if isinstance(error, RedirectRefused):  # often the answer to what was done
+                raise self.unclear(attempt, message, "address") from error
             raise Ended(AttemptResult.FAILED, message, "address") from error
         attempt.is_asking = False
         return answer

@@ -222,7 +222,13 @@ class RemoteExecutor(ABC, Generic[A]):
     async def _submit(self, attempt: A) -> timedelta:
         """Have the work begun, and what names it kept; return how long to wait before a look."""
         self.begin_step(attempt, "submit")
-        begun = await self.submit(attempt)
+        try:
+            begun = await self.submit(attempt)
+        except (Ended, Stopped):
+            raise
+        except Exception as error:
+            log.error("attempt.broken", run=attempt.fence.run, exc_info=error)
+            raise self.unclear(attempt, f"submit: internal error: {error!r}", "error") from error
         attempt.handle = begun.handle
         if not await self._remote.keep_handle(attempt.fence, begun.handle):
             raise Ended(AttemptResult.INTERRUPTED, "the attempt is another worker's by now")

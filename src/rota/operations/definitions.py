@@ -270,12 +270,13 @@ async def find_past_job(engine: Engine, name_or_id: str, *, project: str = "defa
 
 
 async def with_last_runs(engine: Engine, jobs: Sequence[Job]) -> list[Job]:
-    """Return the jobs with how they last went, where their newest run only waits for its time."""
-    waiting = {job.id for job in jobs if job.last_state in WAITING_STATES}
-    found = await engine.store.last_runs(waiting) if waiting else {}
-    return [
-        _with_last(job, *found.get(job.id, _NEVER)) if job.id in waiting else job for job in jobs
-    ]
+    """Return the jobs with how they last went, where their newest run may tell nothing of that.
+
+    It only waits for its time, or it may be a probe, which is about another one.
+    """
+    asked = {j.id for j in jobs if j.last_state in WAITING_STATES or "probe" in j.document}
+    found = await engine.store.last_runs(asked) if asked else {}
+    return [_with_last(job, *found.get(job.id, _NEVER)) if job.id in asked else job for job in jobs]
 
 
 def _with_last(job: Job, state: str | None, ended_at: datetime | None) -> Job:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
+from collections.abc import Coroutine
 from dataclasses import replace
 from datetime import datetime, timedelta
 from random import random
+from typing import Any
 
 import structlog
 
@@ -25,7 +26,7 @@ from rota.domain.external import (
 from rota.domain.output import ChunkWriter, Stream
 from rota.domain.run import Reason, Run
 from rota.domain.spec import EXTERNAL_POOL
-from rota.domain.states import RunState, is_final
+from rota.domain.states import LEASED_STATES, RunState, is_final
 from rota.operations.engine import Engine
 from rota.operations.runs import find_run, no_such_run
 from rota.operations.specs import stamp
@@ -39,7 +40,6 @@ log = structlog.get_logger()
 
 _BATCH = 100  # attempts, ends or announcements in one transaction
 _SENDING = timedelta(seconds=90)  # longer than one call may take
-_AT_ONCE = 20  # announcements under way on one server
 _TELL_OF_CANCEL = timedelta(days=1)
 _ERROR_SHOWN = 300  # characters
 
@@ -63,20 +63,32 @@ async def end_silent(engine: Engine) -> int:
     return ended
 
 
-async def announce_due(engine: Engine) -> int:
-    """Send what other systems are to be told now, each message once; return how many were tried."""
-    tokens = [new_secret(SecretKind.REPORT) for _ in range(_AT_ONCE)]
+async def announce_due(engine: Engine, most: int) -> list[Coroutine[Any, Any, None]]:
+    """Return the sendings of what other systems are to be told now, to be awaited side by side.
+
+    Each sends one message once, and raises nothing.
+    """
+    tokens = [new_secret(SecretKind.REPORT) for _ in range(most)]
     by_digest = {digest(token): token for token in tokens}
     leased = await engine.store.lease_announcements(list(by_digest), _SENDING)
-    async with asyncio.TaskGroup() as sending:
-        for each, used in leased:
-            sending.create_task(_send(engine, each, by_digest[used]))
-    return len(leased)
+    return [_send(engine, each, by_digest[used]) for each, used in leased]
 
 
 async def _send(engine: Engine, announcement: Announcement, token: str) -> None:
     """Send one message, and keep how that went; the end of its lease sends what was not kept."""
-    error = ""
+    try:
+        error = await _complaint(engine, announcement, token)
+        next_at = await _next_try(engine, announcement) if error else None
+        await engine.store.settle_announcements([Sent(announcement.id, error, next_at)])
+    except RotaError as away:
+        log.warning("announcement.unsettled", run_id=announcement.run, error=away.message)
+
+
+async def _complaint(engine: Engine, announcement: Announcement, token: str) -> str:
+    """Send one message; return why that was in vain, "" if it was not.
+
+    What a project has written can break its own message, but not those of others.
+    """
     try:
         await engine.outside.herald.send(await _message(engine, announcement, token))
     except RotaError as refused:
@@ -89,8 +101,11 @@ async def _send(engine: Engine, announcement: Announcement, token: str) -> None:
             tries=announcement.tries,
             error=error,
         )
-    next_at = await _next_try(engine, announcement) if error else None
-    await engine.store.settle_announcements([Sent(announcement.id, error, next_at)])
+        return error
+    except Exception as bug:
+        log.error("announcement.broken", run_id=announcement.run, exc_info=bug)
+        return f"internal error: {type(bug).__name__}"
+    return ""
 
 
 async def _next_try(engine: Engine, announcement: Announcement) -> datetime | None:
@@ -188,7 +203,9 @@ async def report(engine: Engine, run: Run, said: StatusReport, *, actor: str) ->
         raise _not_external(run)
     if said.attempt is not None and said.attempt > run.attempt:
         raise Conflict(f"run {run.id} has had {run.attempt} attempts", code="no_such_attempt")
-    printed = await _printed(engine, run, said.output) if said.output else None
+    printed = (
+        await _printed(engine, run, said.output) if await _may_print(engine, run, said) else None
+    )
     taken = await engine.store.report_external(Reporting(run.id, said, actor, printed))
     _require_taken(said, taken)
     engine.queue.announce(output_topic(run.id))  # whoever watches it
@@ -233,6 +250,19 @@ def _late(said: StatusReport, taken: ReportTaken) -> Conflict:
         message = f"run {run} is {state.lower()}: no attempt goes on"
     kept = " (kept as a late result)" if said.state.is_final and taken.attempt else ""
     return Conflict(f"{message}{kept}", code="report_late", hint=f"rota run show {run}")
+
+
+async def _may_print(engine: Engine, run: Run, said: StatusReport) -> bool:
+    """Return whether what a report prints may be kept: what is late or repeated leaves nothing.
+
+    What comes between this look and that of the store leaves no more than unnamed bytes.
+    """
+    attempt = run.attempt if said.attempt is None else said.attempt
+    if not said.output or run.state not in LEASED_STATES or attempt != run.attempt:
+        return False
+    found = await engine.store.external_attempt(run.id, attempt)
+    is_open = found is not None and found.silent_at is not None
+    return is_open and (said.number is None or found is None or said.number > found.number)
 
 
 async def _printed(engine: Engine, run: Run, text: str) -> StoredChunk:

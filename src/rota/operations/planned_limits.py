@@ -19,6 +19,7 @@ from rota.domain.jobfile.uses import (
     UsedResource,
     Written,
     cycle_problem,
+    of_no_worker,
     problems_of,
     refusals_of,
     too_large,
@@ -27,6 +28,7 @@ from rota.domain.jobfile.uses import (
 )
 from rota.domain.keys import Declaration, Limit, Quota, Resource
 from rota.domain.resources import Vector
+from rota.domain.spec import EXTERNAL_POOL
 from rota.operations.calendars import PlannedCalendars
 from rota.operations.engine import Engine
 from rota.operations.limits import DeclarationChange, change_of
@@ -165,6 +167,7 @@ def _problems(jobs: _Jobs, known: Known, others: _Followed, workers: _Workers) -
         problems = [
             *problems_of(entry.uses, known),
             *refusals_of(entry.uses, pool, workers.largest.get(pool, {})),
+            *(of_no_worker(entry.uses, known) if pool == EXTERNAL_POOL else ()),
         ]
         yield from problems or _warnings(entry, known, workers.of(pool))
     if cycle := cycle_problem({name: entry.uses for name, entry in jobs.items()}, others):

@@ -100,6 +100,12 @@ async def retry(engine: Engine, run: Run, *, actor: str) -> Run:
             if run.item
             else f"rota cart resume {run.cart} runs a check again",
         )
+    if run.trigger is Trigger.PROBE:
+        raise Conflict(
+            f"run {run.id} is a probe: a run like it would do the work of {run.job} once more",
+            code="run_is_probe",
+            hint=f"rota why {await engine.store.probed_by(run.id)} tells what it asked about",
+        )
     if not is_final(run.state):
         raise Conflict(
             f"run {run.id} is {run.state.lower()}, it has not ended",

@@ -28,7 +28,7 @@ from rota.domain.lease import MAX_LEASE, MIN_LEASE
 from rota.domain.run import AttemptResult, why_not_portable
 from rota.domain.shape import WORKER
 from rota.domain.shards import Server, Shard
-from rota.domain.spec import TYPE_NAME, is_plugin_type
+from rota.domain.spec import EXTERNAL_POOL, TYPE_NAME, is_plugin_type
 from rota.domain.states import RunState
 from rota.domain.walls import OfferKind, offered_lease
 from rota.operations.engine import Engine
@@ -76,6 +76,12 @@ async def register(
             f'a worker cannot be given the label "{WORKER}": that is its name',
             code="reserved_label",
             hint="call the label otherwise",
+        )
+    if hello.pool == EXTERNAL_POOL:
+        raise Invalid(
+            f"no worker can be in the pool {EXTERNAL_POOL}: other systems do what is in it",
+            code="reserved_pool",
+            hint="name another pool",
         )
     lease, hello = _granted(with_checked_types(hello), lease)
     credential = identity.credential if identity else None

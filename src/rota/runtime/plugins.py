@@ -21,12 +21,13 @@ from rota.domain.walls import OfferKind
 from rota.executors.hosted import HostedCalls, HostedExecutor
 from rota.plugins import API_VERSION, ENTRY_POINTS, Place, Plugin
 from rota.ports.executor import Executor
-from rota.ports.work import JobTypeNote, Offer
+from rota.ports.work import JobTypeNote, Offer, storable
 from rota.sdk.app import PLUGIN, explain_import
 from rota.sdk.host.wire import HostedType
 
 log = structlog.get_logger()
 
+_LONGEST_REASON = 1_000  # characters
 _MOST_TYPES = 50  # of a worker: its hello has room for a hundred offers in all
 
 
@@ -48,8 +49,10 @@ class Brought:
         self.notes.append(JobTypeNote(name, version, json.dumps(schema, sort_keys=True)))
 
     def lacks(self, name: str, reason: str) -> None:
-        log.error("worker.without_type", type=name, reason=reason)
-        self.offers.append(Offer(OfferKind.TYPE, name, reason))
+        """Note why it is not there, in words that fit a hello whatever a plug-in raised."""
+        told = storable(" ".join(reason.split()))[:_LONGEST_REASON]
+        log.error("worker.without_type", type=name, reason=told)
+        self.offers.append(Offer(OfferKind.TYPE, name, told))
 
 
 async def bring_plugins(brought: Brought, names: Sequence[str], place: Place) -> None:
@@ -60,6 +63,8 @@ async def bring_plugins(brought: Brought, names: Sequence[str], place: Place) ->
             await _bring(brought, name, installed, place)
         except _Unusable as error:
             brought.lacks(name, str(error))
+        except Exception as error:  # noqa: BLE001 - of strangers: it never stops the worker
+            brought.lacks(name, f"it cannot be used: {type(error).__name__}: {error}")
 
 
 async def _bring(
@@ -73,10 +78,13 @@ async def _bring(
     calls = HostedCalls(place.reports, place.spawner, f"{PLUGIN}{name}={installed[name].value}")
     try:
         [hosted] = await calls.ready()
+        schema = _checked(json.loads(hosted.schema) if plugin.schema is None else plugin.schema)
     except RotaError as error:
         await calls.close()
         raise _Unusable(str(error)) from error
-    schema = _checked(json.loads(hosted.schema) if plugin.schema is None else plugin.schema)
+    except Exception:
+        await calls.close()  # else its host would stay
+        raise
     executor = HostedExecutor(place.reports, place.remote, place.clock, calls, hosted)
     brought.has(name, executor, plugin.api_version, schema)
 
@@ -110,9 +118,13 @@ def _built(plugin: Plugin, place: Place) -> Executor:
     assert plugin.build is not None
     try:
         place.folder.mkdir(parents=True, exist_ok=True)
-        return plugin.build(place)
+        built = plugin.build(place)
     except Exception as error:
         raise _Unusable(f"it cannot be built: {type(error).__name__}: {error}") from error
+    for name in ("start", "cancel", "close"):
+        if not callable(getattr(built, name, None)):
+            raise _Unusable(f"what it builds has no {name}(), which an executor needs")
+    return built
 
 
 def _checked(schema: object) -> dict[str, Any]:

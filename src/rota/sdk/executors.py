@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from rota.sdk.exchange import to_plain
+from rota.sdk.exchange import to_json, to_plain
 from rota.sdk.host.wire import HostedType
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ _OWN_TYPES = ("shell", "python", "container", "http", "external")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SHORTEST = 0.01  # seconds between two looks
 _LONGEST = 86_400.0
+_LARGEST_OUTPUT = 1_000_000  # bytes, with what else a status has within the 1 MiB of a result
 
 C = TypeVar("C", bound=type)
 
@@ -159,8 +160,20 @@ def _told(value: Any) -> dict[str, Any]:
     """Return what a method returned, in the words of the worker."""
     if isinstance(value, Status):
         plain = {name: getattr(value, name) for name in Status.__dataclass_fields__}
-        return {"status": plain | {"output": to_plain(value.output)}}
+        return {"status": plain | {"output": _kept(value.output)}}
     return {"value": to_plain(value)}
+
+
+def _kept(output: Any) -> str | None:
+    """Return an output as JSON. One that cannot be kept is no failure: the work is done."""
+    try:
+        text = None if output is None else to_json(output).decode()
+        if len(json.dumps(text)) > _LARGEST_OUTPUT:
+            raise ValueError("it is over 1 MiB")
+    except Exception as error:  # noqa: BLE001 (a model converts itself by the user's code)
+        print(f"the output was not kept: {error}")  # noqa: T201 (it is of the run)
+        return None
+    return text
 
 
 def _check(kind: object, made: object) -> None:

@@ -17,7 +17,7 @@ INSERT INTO completion (project, job, at)
 SELECT CAST(:project AS TEXT), CAST(:upstream AS TEXT), max(newest.ended_at)
 FROM (SELECT run.state, run.ended_at FROM run WHERE run.job_id = (SELECT job.id FROM job
         WHERE job.project = :project AND job.name = :upstream AND job.deleted_at IS NULL)
-    ORDER BY run.seq DESC LIMIT 1000) AS newest
+    AND run.trigger <> 'probe' ORDER BY run.seq DESC LIMIT 1000) AS newest
 WHERE newest.state = 'COMPLETED' HAVING count(*) > 0
 ON CONFLICT (project, job) DO UPDATE SET
     at = CASE WHEN completion.at < excluded.at THEN excluded.at ELSE completion.at END;

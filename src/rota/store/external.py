@@ -18,7 +18,6 @@ from rota.domain.external import (
     EXTERNAL_SESSION,
     Judgement,
     Notice,
-    Progress,
     Reported,
     Silence,
     StatusReport,
@@ -159,8 +158,14 @@ def _taken(
 
 
 def _keep_late(tx: Tx, row: Row, held: Row, made: Reporting) -> Script[None]:
-    """Keep a report of an end that came too late; the first one of an attempt."""
+    """Keep a report of an end that came too late; the first one of an attempt.
+
+    Whoever has its token may make more of them: they leave nothing behind.
+    """
     said = made.report
+    known = yield query("select_late_results", run=row["id"])
+    if any(late["attempt"] == held["attempt"] for late in known):
+        return
     late = (row["id"], held["attempt"], EXTERNAL_SESSION, tx.now, said.state.result, said.message)
     yield Many("insert_late_result", [late], exactly=False)
     tx.record_each("run.late_result", [row], actor=made.actor)
@@ -176,9 +181,7 @@ def _accepted(tx: Tx, row: Row, held: Row, made: Reporting) -> Script[Row]:
     if kept_chunk is not None:
         yield Many("insert_chunk", [_chunk(held, kept_chunk)])
     kept: dict[str, Any] = {
-        "look_at": None
-        if said.state.is_final
-        else _look_at(tx.now, held["ends_at"], held["heartbeat"]),
+        "look_at": None if said.state.is_final else _next_look(tx.now, row, held),
         # Reports that are not counted leave the count as it is.
         "number": held["number"] if said.number is None else said.number,
         "digest": held["digest"] if said.number is None else said.digest,
@@ -189,6 +192,13 @@ def _accepted(tx: Tx, row: Row, held: Row, made: Reporting) -> Script[Row]:
     }
     yield Many("keep_report", [(*kept.values(), row["id"], held["attempt"])])
     return {**dict(held), **kept}
+
+
+def _next_look(now: int, row: Row, held: Row) -> int:
+    """When a server looks again at an attempt that goes on, as was just reported."""
+    if row["cancel_at"] is not None:  # it is to end, however busy it is
+        return int(held["look_at"])
+    return _look_at(now, held["ends_at"], held["heartbeat"])
 
 
 def _chunk(held: Row, stored: StoredChunk) -> tuple[object, ...]:
@@ -220,8 +230,13 @@ def _outcome(now: int, row: Row, held: Row, said: StatusReport) -> Outcome:
 def _note_progress(row: Row, said: StatusReport) -> Script[None]:
     if said.progress is None and not said.message:
         return
-    how_far = said.progress or Progress(0.0)
-    told = {"done": how_far.done, "total": how_far.total, "message": said.message}
+    told: dict[str, Any]
+    if said.progress is None:  # it is as far as it was
+        [known] = yield query("known_progress", run=row["id"])
+        told = {"done": 0.0, "total": None, **(from_json(known["progress"]) or {})}
+    else:
+        told = {"done": said.progress.done, "total": said.progress.total}
+    told |= {"message": said.message}
     values = (to_json(told), row["id"], row["attempt"], EXTERNAL_SESSION)
     yield Many("set_progress", [values], exactly=False)
 

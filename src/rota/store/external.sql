@@ -36,6 +36,10 @@ UPDATE external_attempt SET look_at = :look_at, number = :number, digest = :dige
     lines = :lines, bytes = :bytes, truncated = :truncated
 WHERE run_id = :run AND attempt = :attempt;
 
+-- name: known_progress
+-- How far a run is, as was told last.
+SELECT progress FROM run WHERE id = :run;
+
 -- name: close_external
 -- These attempts are over, or were never those of other systems.
 UPDATE external_attempt SET look_at = NULL WHERE run_id = ANY(:ids) AND look_at IS NOT NULL;

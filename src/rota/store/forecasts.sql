@@ -86,7 +86,7 @@ ORDER BY cart.created_at, cart.id, pending.wave LIMIT :limit;
 -- name: latest_durations
 -- How long the newest runs of jobs took that completed, in microseconds, as a list in a text.
 SELECT id, (SELECT group_concat(ended_at - started_at) FROM (SELECT state, started_at, ended_at
-    FROM run WHERE job_id = job.id ORDER BY seq DESC LIMIT :looked_at) AS newest
+    FROM run WHERE job_id = job.id AND trigger <> 'probe' ORDER BY seq DESC LIMIT :looked_at) AS newest
     WHERE state = 'COMPLETED' AND started_at IS NOT NULL) AS durations
 FROM job WHERE id = ANY(:ids);
 

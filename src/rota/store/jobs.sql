@@ -96,8 +96,8 @@ LIMIT :limit;
 -- The job of this name or id that was deleted last; as `current_job` shows those that were not.
 SELECT job.*, job_version.document, job_version.digest, schedule.next_at, schedule.held_from,
     schedule.anchor, schedule.waits, schedule.answered_to, schedule.version AS schedule_version,
-    (SELECT state FROM run WHERE job_id = job.id ORDER BY seq DESC LIMIT 1) AS last_state,
-    (SELECT ended_at FROM run WHERE job_id = job.id ORDER BY seq DESC LIMIT 1) AS last_ended_at
+    (SELECT state FROM run WHERE job_id = job.id AND trigger <> 'probe' ORDER BY seq DESC LIMIT 1) AS last_state,
+    (SELECT ended_at FROM run WHERE job_id = job.id AND trigger <> 'probe' ORDER BY seq DESC LIMIT 1) AS last_ended_at
 FROM job
 JOIN job_version ON job_version.job_id = job.id AND job_version.version = job.version
 JOIN schedule ON schedule.job_id = job.id
@@ -109,7 +109,7 @@ ORDER BY job.deleted_at DESC LIMIT 1;
 SELECT job.id AS job_id, run.state, run.ended_at
 FROM job JOIN run ON run.seq = (SELECT past.seq FROM run AS past
     WHERE past.job_id = job.id AND past.state NOT IN ('SCHEDULED', 'BLOCKED', 'QUEUED')
-    ORDER BY past.seq DESC LIMIT 1)
+    AND past.trigger <> 'probe' ORDER BY past.seq DESC LIMIT 1)
 WHERE job.id = ANY(:ids);
 
 -- name: select_jobs_by_calendar

@@ -41,7 +41,7 @@ def begin_probes(tx: Tx, lost: Sequence[tuple[Row, RunRules]]) -> Script[None]:
         return
     rows = yield query("runs_to_probe", ids=rules)
     ids = new_run_ids(instant(tx.now), len(rows))
-    shapes = {row["id"]: probe_shape(rules[row["id"]]) for row in rows}
+    shapes = {row["id"]: probe_shape(rules[row["id"]], row["shape"]) for row in rows}
     yield Many("insert_shape", shape_rows(set(shapes.values())), exactly=False)
     yield Many(
         "insert_run",

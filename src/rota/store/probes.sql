@@ -1,6 +1,6 @@
 -- name: runs_to_probe
 -- What probes of these runs need of them.
-SELECT id, project, job_id, job, job_version, due_at, priority, pool, chain, inputs, created_by, attempt
+SELECT id, project, job_id, job, job_version, due_at, priority, pool, chain, shape, inputs, created_by, attempt
 FROM run WHERE id = ANY(:ids);
 
 -- name: insert_probe

@@ -172,7 +172,7 @@ SELECT * FROM late_result WHERE run_id = :run ORDER BY received_at;
 -- name: latest_delays
 -- How late the runs of a job started that started last, in microseconds.
 SELECT first_started_at - release_at AS delay
-FROM (SELECT seq, first_started_at, release_at, backfill FROM run WHERE job_id = :job
+FROM (SELECT seq, first_started_at, release_at, backfill FROM run WHERE job_id = :job AND trigger <> 'probe'
     ORDER BY seq DESC LIMIT :looked_at) AS newest
 WHERE first_started_at IS NOT NULL AND backfill IS NULL ORDER BY seq DESC LIMIT :limit;
 

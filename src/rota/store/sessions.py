@@ -17,9 +17,10 @@ from rota.domain.ids import SessionId, instant, new_session_id
 from rota.domain.policy import Bounds
 from rota.domain.spec import EXTERNAL_POOL
 from rota.domain.states import RunState
+from rota.domain.walls import OfferKind, offered_lease
 from rota.ports.files import SourceCommit
 from rota.ports.records import Heartbeat, KnownType, Renewal, SeenPools, Session
-from rota.ports.work import Fence, Hello, OfAttempt, Start, StartAnswer
+from rota.ports.work import Fence, Hello, OfAttempt, Offer, Start, StartAnswer
 from rota.store.ends import LEFT, MISLAID, UNTOLD, VANISHED, Loss, lose
 from rota.store.memory import used_by
 from rota.store.placement import forget_lone_shapes
@@ -103,13 +104,16 @@ def resume(
     session = hello.resumes
     yield from _hold_credential(credential)
     yield lock("sessions", ids=[session])
+    rows = yield query("session", id=session)
     resumed = yield query(
         "resume_session",
         id=session,
         worker=hello.worker,
         pool=hello.pool,
         server=server,
-        offers=to_json(hello.offers),
+        offers=to_json(
+            [_as_granted(offer, row["lease"]) for offer in hello.offers for row in rows]
+        ),
         credential=credential,
         now=tx.now,
     )
@@ -118,6 +122,16 @@ def resume(
     yield from _learn_types(tx, hello)
     [row] = yield query("session", id=session)
     return session_from(row)
+
+
+def _as_granted(offer: Offer, lease: int) -> Offer:
+    """What a worker is taken to offer: its session has the lease that it began with.
+
+    Another server may give another one to those that come new.
+    """
+    if offer.kind != OfferKind.LEASE:
+        return offer
+    return Offer(OfferKind.LEASE, offered_lease(timedelta(microseconds=lease)))
 
 
 def _learn_types(tx: Tx, hello: Hello) -> Script[None]:

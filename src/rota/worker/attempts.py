@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import msgspec
+import structlog
 
 from rota.domain.errors import Unavailable
 from rota.domain.ids import instant, micros
@@ -39,10 +40,12 @@ from rota.ports.work import (
     storable,
 )
 from rota.worker.batches import by_job, checked
-from rota.worker.ends import EndQueue, GivenUp, Sending, outcome_at, picked
+from rota.worker.ends import EndQueue, GivenUp, Sending, interrupted, outcome_at, picked
 from rota.worker.notes import NoteBook, ProgressBook, Silences
 from rota.worker.output import AttemptOutput, OutputTimes
 from rota.worker.spool import OutputSpool
+
+log = structlog.get_logger()
 
 REPORT_AGAIN = timedelta(seconds=2)  # what a server could not take yet
 # How long an end waits for the last of its output to arrive. Its slot waits as well, and is to be
@@ -229,16 +232,31 @@ class Attempts:
         for kind, jobs in by_type.items():
             executor = self._executors.get(kind)
             if executor is not None:
-                executor.start(jobs)
+                self._start(executor, jobs)
                 continue
             for job in jobs:
                 self._refuse(job, f"this worker does not run {kind} jobs")
 
-    def _refuse(self, job: JobBatch, message: str) -> None:
+    def _start(self, executor: Executor, jobs: Sequence[JobBatch]) -> None:
+        """Hand attempts over; an executor that breaks at it, a plug-in's perhaps, costs no others.
+
+        Nobody knows which of them it has begun.
+        """
+        try:
+            executor.start(jobs)
+        except Exception as error:
+            log.error("executor.broken", type=jobs[0].spec.type, exc_info=error)
+            for job in jobs:
+                is_once = job.spec.delivery is Delivery.AT_MOST_ONCE
+                result = AttemptResult.LOST if is_once else AttemptResult.FAILED
+                self._refuse(job, f"its executor could not start it: {error!r}", result)
+
+    def _refuse(
+        self, job: JobBatch, message: str, result: AttemptResult = AttemptResult.FAILED
+    ) -> None:
         now = self.store_micros()
-        failed = AttemptResult.FAILED
         self.ended(
-            [Outcome(f.run, f.number, failed, now, now, message=message) for f in job.fences]
+            [Outcome(f.run, f.number, result, now, now, message=message) for f in job.fences]
         )
 
     def permitted(self, fences: Sequence[Fence]) -> None:
@@ -307,8 +325,11 @@ class Attempts:
             if held.started_at:  # else `begin` will see it
                 by_type.setdefault(held.job.spec.type, []).append(fence)
         for kind, stopped in by_type.items():
-            if kind in self._executors:
-                self._executors[kind].cancel(stopped)
+            try:
+                if kind in self._executors:
+                    self._executors[kind].cancel(stopped)
+            except Exception as error:
+                log.error("executor.broken", type=kind, exc_info=error)
 
     def drop(self, fences: Sequence[Fence]) -> None:
         """Stop attempts that the store knows nothing of: another worker may go on with them."""
@@ -411,7 +432,7 @@ class Attempts:
             fence = outcome.fence
             if not self._is_going(fence):
                 continue
-            final = _interrupted(outcome) if fence in self._interrupted else outcome
+            final = interrupted(outcome) if fence in self._interrupted else outcome
             if self._silences.has_stopped(fence):
                 final = _stalled(final, self._held[fence].job.spec)
             output = self._outputs.get(fence)
@@ -572,12 +593,4 @@ def _stalled(outcome: Outcome, spec: JobSpec) -> Outcome:
         result=AttemptResult.TIMED_OUT,
         cause=STALLED,
         message=f"it printed nothing and told no progress for {silence} (stalled_after)",
-    )
-
-
-def _interrupted(outcome: Outcome) -> Outcome:
-    if outcome.result == AttemptResult.COMPLETED:
-        return outcome
-    return msgspec.structs.replace(
-        outcome, result=AttemptResult.INTERRUPTED, message="its worker was stopped before it ended"
     )

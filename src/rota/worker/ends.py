@@ -378,6 +378,15 @@ def picked(whole: Completions, positions: Sequence[int]) -> Completions:
     )
 
 
+def interrupted(outcome: Outcome) -> Outcome:
+    """Return the end of an attempt that its worker stopped, because it stops itself."""
+    if outcome.result == AttemptResult.COMPLETED:
+        return outcome
+    return msgspec.structs.replace(
+        outcome, result=AttemptResult.INTERRUPTED, message="its worker was stopped before it ended"
+    )
+
+
 def outcome_at(whole: Completions, at: int) -> Outcome:
     """Return one of the completions as an outcome, which has room for more."""
     fence, text = whole.fences[at], whole.outputs.get(at)

@@ -210,7 +210,9 @@ class ProgressBook:
         return bool(self._untold)
 
     def keep(self, progress: Progress) -> None:
-        self._untold[progress.fence] = progress
+        """Keep progress; what is no number is left out, as servers end the connection for it."""
+        if math.isfinite(progress.done) and math.isfinite(progress.total or 0.0):
+            self._untold[progress.fence] = progress
 
     def due(self, ending: Collection[Fence]) -> list[Progress]:
         """Return what is due, which counts as told from now on; all of those that are `ending`."""

@@ -197,6 +197,15 @@ class TestReports:
         found = await scene.show(run)
         assert found.progress == {"done": 3, "total": 4, "message": "testing"}
 
+    async def test_a_message_alone_leaves_it_as_far_as_it_was(self, scene: Scene) -> None:
+        run = await begun(scene)
+        await report(scene, run, said("processing", 1, progress=Progress(3, 4), message="testing"))
+
+        await report(scene, run, said("processing", 2, message="still testing"))
+
+        found = await scene.show(run)
+        assert found.progress == {"done": 3, "total": 4, "message": "still testing"}
+
     async def test_what_it_prints_is_output_of_the_run(self, scene: Scene) -> None:
         run = await begun(scene)
         for number in (1, 2):
@@ -335,6 +344,15 @@ class TestCancel:
         [told] = await due(scene)
         assert await scene.state(run) is RunState.CANCELLED
         assert (told.kind, told.run, told.id) == (Notice.CANCEL, run, f"{run}.1.cancel")
+
+    async def test_a_report_that_it_goes_on_does_not_put_that_off(self, scene: Scene) -> None:
+        run = await begun(scene, heartbeat=MINUTE)
+        await scene.store.cancel([run], actor="ann")
+
+        await report(scene, run, said("processing", 1))
+
+        assert await scene.store.end_silent(100) == 1
+        assert await scene.state(run) is RunState.CANCELLED
 
     async def test_what_ended_before_is_not_cancelled(self, scene: Scene) -> None:
         run = await begun(scene)

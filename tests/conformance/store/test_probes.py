@@ -15,6 +15,7 @@ from rota.domain.walls import PROBES
 from rota.ports.records import RunQuery
 from rota.ports.work import Fence, Offer, Work
 from testkit.builders import Scene
+from testkit.cart_scenes import PARALLEL, CartScene
 
 pytestmark = pytest.mark.anyio
 
@@ -233,6 +234,37 @@ async def test_probes_count_as_no_runs_of_their_job(scene: Scene) -> None:
     counts = await scene.store.counts()
     assert list(counts.finished.values()) == [1]  # the run itself
     assert (await scene.show_job(job)).expected_seconds is None
+
+
+async def test_nothing_is_learned_of_a_job_by_its_probes(scene: Scene) -> None:
+    [work] = await lost(scene)
+    job = await scene.show_job((await scene.show(work.run)).job_id)
+    session, [probe] = await ask(scene)
+    scene.advance(timedelta(minutes=10))
+    await answer(scene, session, probe, 1)
+
+    await scene.job("follower", after=(job.name,))
+    assert await scene.store.latest_durations([job.id], 10) == {}
+    assert len(await scene.store.start_delays(job.id, 10)) == 1  # that of the run itself
+    assert (await scene.store.last_runs([job.id]))[job.id][0] == RunState.FAILED
+    assert await scene.store.completions(10) == {}
+
+
+async def test_an_item_is_asked_about_on_its_own_worker(scene: Scene, carts: CartScene) -> None:
+    job = await scene.job(delivery=Delivery.AT_MOST_ONCE, probe=POLICY)
+    first = await scene.worker("web-1", offers=OFFERS)
+    await carts.advance(await carts.submit(job, PARALLEL, items=1, workers=["web-1"]))
+    [work] = await scene.claim(first)
+    await scene.start(first, [work])
+    await scene.vanish(first)
+
+    # Of another machine it would hear that nothing was done, and do it a second time.
+    _, probes = await ask(scene, "web-0")
+    assert probes == []
+    again = await scene.worker("web-1", offers=OFFERS)
+    await scene.store.release_fitting(100)
+    await scene.release()
+    assert [probe.probed for probe in await scene.claim(again)] == [work.fence]
 
 
 async def test_runs_without_a_probe_wait_for_a_person(scene: Scene) -> None:

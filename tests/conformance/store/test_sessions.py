@@ -255,6 +255,17 @@ async def test_a_worker_that_comes_back_has_the_next_stream_at_its_new_server(
     assert (resumed.beats, resumed.expires_at) == (1, now + MINUTE)
 
 
+async def test_a_session_keeps_its_lease_whatever_a_server_gives_to_new_ones(scene: Scene) -> None:
+    first = await scene.store.register(hello(), MINUTE)
+
+    longer = hello(resumes=first.id, offers=(Offer("lease", "7200"), Offer("type", "shell")))
+    resumed = await scene.store.resume(longer, "s_2")
+
+    assert resumed is not None
+    assert resumed.lease == MINUTE
+    assert resumed.offers == (Offer("lease", "60"), Offer("type", "shell"))
+
+
 async def test_a_session_that_is_over_is_not_resumed(scene: Scene) -> None:
     session = await arrived(scene)
     await scene.store.end_session(session.id)

@@ -175,6 +175,26 @@ def test_a_lost_worker_costs_the_work_nothing(up: Starting, desk: Path, delivery
     assert opened(desk) == [run.id]
 
 
+def test_a_probe_tells_what_became_of_what_may_have_been_submitted(
+    up: Starting, desk: Path
+) -> None:
+    """It is a command, which knows the run that it asks about."""
+    rota = up(executors="ticket")
+    desk.rmdir()  # so nobody can open a ticket
+    asks = f'test "$INPUT_TITLE" = "a bulb" && mkdir {desk} && echo $ROTA_RUN_ID && exit 2'
+    probe = {"run": asks, "delay": "0s"}
+    apply(rota.client, ticket(desk, delivery="at_most_once", probe=probe))
+    run = rota.client.trigger("open", {"title": "a bulb"})
+
+    eventually(lambda: is_looked_after(rota.client, run.id))
+    close(desk, run.id, "done jane")
+    ended = settle(rota.client, run)
+
+    [asked] = ended.probes
+    assert (ended.state, ended.attempt, opened(desk)) == ("COMPLETED", 2, [run.id])
+    assert (asked.answer, log_of(rota.client, asked.id)) == ("retry", f"{run.id}\n")
+
+
 def test_a_cancel_reaches_the_other_system(up: Starting, desk: Path) -> None:
     rota = up(executors="ticket")
     apply(rota.client, ticket(desk))

@@ -74,7 +74,8 @@ def test_the_token_of_an_attempt_is_enough(
 
 
 def test_what_was_told_in_vain_is_shown(rota: Console, server: Server, run: str) -> None:
-    server.do(external.announce_due(server.engine))
+    [sending] = server.do(external.announce_due(server.engine, 20))
+    server.do(sending)
 
     shown, why = rota("run", "show", run), rota("why", run)
 

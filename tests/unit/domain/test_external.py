@@ -200,6 +200,15 @@ class TestCalls:
         assert json.loads(built.body) == {"ticket": "Ärger", "back": OCCASION.report_url}
         assert (built.headers["X-Token"], built.headers["X-Key"]) == ("rotar_x", "k")
 
+    def test_an_address_that_is_too_long_is_refused_without_its_secrets(self) -> None:
+        query = {"k": HttpValue(secret="K"), "title": HttpValue(input="title")}
+        occasion = replace(OCCASION, inputs={"title": "x" * 9_000})
+
+        with pytest.raises(Invalid, match="more than 8192 characters") as refused:
+            build_call(Notice.ANNOUNCE, call(query=query), occasion, "m", {"K": "hidden-key"})
+
+        assert "hidden" not in refused.value.message
+
     def test_a_cancel_is_another_message_and_has_no_token(self) -> None:
         built = build_call(Notice.CANCEL, call(), OCCASION, "m", {})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -121,6 +122,8 @@ def test_keywords_decide(schema: Any, fitting: Any, unfitting: Any) -> None:
         (of_object(it={"requird": []}), 'did you mean "required"?'),
         ({"type": "object", "patternProperties": {}}, "is not a keyword that is checked"),
         (of_object(it={"type": "int"}), "/properties/it/type cannot be"),
+        (of_object(it={"type": {"x": 1}}), "/properties/it/type cannot be"),
+        (of_object(it={"type": [["string"]]}), "/properties/it/type cannot be"),
         (of_object(it={"minimum": "1"}), "/properties/it/minimum cannot be"),
         (of_object(it={"pattern": "a"}), "must be of the whole text"),
         (of_object(it={"pattern": r"^(a)\1$"}), "cannot be used"),
@@ -160,3 +163,28 @@ def test_only_the_first_faults_are_told() -> None:
     schema = checked_schema({"type": "object", "additionalProperties": False})
 
     assert len(misfits({f"p{number}": 1 for number in range(50)}, schema)) == 20
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ({"anyOf": [{"required": [f"n{n}" for n in range(5_000)]}, True]}, {}),
+        ({"anyOf": [{"enum": [f"word-{n}" for n in range(3_000)]}, {"type": "string"}]}, "words"),
+    ],
+)
+def test_a_long_schema_and_a_long_value_together_take_no_long_time(part: Any, value: Any) -> None:
+    schema = checked_schema(of_object(list={"type": "array", "items": part}))
+    began = time.process_time()
+
+    [misfit] = misfits({"list": [value] * 10_000}, schema)
+
+    assert misfit.message.startswith("it takes too long")
+    assert time.process_time() - began < 5
+
+
+def test_of_many_words_a_few_are_named() -> None:
+    schema = checked_schema(of_object(it={"enum": [f"word-{n}" for n in range(3_000)]}))
+
+    [misfit] = misfits({"it": "wrd-7"}, schema)
+
+    assert misfit.message == 'it must be one of 3,000, such as word-0, not "wrd-7"'

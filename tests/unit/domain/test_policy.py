@@ -276,3 +276,23 @@ class TestSharedPools:
         assert function.hint == (
             "an admin gives it to you alone: rota pool set default --project shop"
         )
+
+
+@pytest.mark.parametrize(
+    ("fields", "executors", "is_refused"),
+    [
+        ({"function": "pay"}, ("python",), True),
+        ({"function": "pay"}, ("python", "shell"), False),
+        ({"kind": "ticket"}, ("ticket",), True),
+        ({"kind": "ticket", "probe": None}, ("ticket",), False),
+        ({"walls": Walls(isolation=(Isolation.CONTAINER,))}, ("container",), False),
+        ({}, None, False),
+    ],
+)
+def test_a_probe_is_a_command_whatever_its_job_is(
+    fields: dict[str, Any], executors: tuple[str, ...] | None, is_refused: bool
+) -> None:
+    found = told(Policy(executors=executors), **{"probe": Retry(), **fields})
+
+    message = "a probe, which is a command of type shell, is not allowed"
+    assert found == ([("probe", message)] if is_refused else [])

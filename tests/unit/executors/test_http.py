@@ -259,6 +259,16 @@ class TestSecrets:
         assert outcome.message == "submit: answered 403: bad token ***"
         assert SECRET not in bench.told.printed("stdout") + bench.told.printed("rota")
 
+    async def test_it_is_not_kept_as_the_name_of_the_work(self, bench: Bench) -> None:
+        bench.service.on("POST", "/pay", reply({}, 202, Location=f"/pay/7?k={SECRET}"))
+        submit = call(bench, query={"k": {"secret": "TOKEN"}})
+        status = {"url": {"header": "Location"}}
+
+        end = await bench.outcome(bench.spec({"submit": submit, "status": status}))
+
+        assert (end.result, bench.told.handles) == (AttemptResult.FAILED, [])
+        assert "repeats a secret" in end.message
+
     async def test_it_is_not_among_the_outputs(self, bench: Bench) -> None:
         bench.service.on("POST", "/pay", reply({"you": {"sent": [f"Bearer {SECRET}", 1]}}))
         headers = {"Authorization": {"secret": "TOKEN", "prefix": "Bearer "}}
@@ -517,6 +527,37 @@ class TestDoubt:
 
         assert outcome.result == AttemptResult.COMPLETED
         assert "it asks to be asked again" in bench.told.printed("rota")
+
+    @pytest.mark.parametrize(
+        ("delivery", "result"), [("at_most_once", "LOST"), ("at_least_once", "FAILED")]
+    )
+    @pytest.mark.parametrize("location", ["http://10.0.0.1/receipt", "ftp://127.0.0.1/", "/pay"])
+    async def test_a_redirect_that_is_not_followed_may_answer_what_was_done(
+        self, bench: Bench, location: str, delivery: str, result: str
+    ) -> None:
+        bench.service.on("POST", "/pay", Reply(307, headers={"Location": location}))
+
+        end = await bench.outcome(bench.spec({"submit": call(bench)}, delivery=delivery))
+
+        assert (end.result, end.cause) == (result, "address")
+        assert "redirect" in end.message or "must not be reached" in end.message
+
+    @pytest.mark.parametrize(
+        ("delivery", "result"), [("at_most_once", "LOST"), ("at_least_once", "FAILED")]
+    )
+    async def test_a_fault_of_ours_while_it_is_submitted_is_no_word_of_the_other_system(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch, delivery: str, result: str
+    ) -> None:
+        accepted(bench)
+
+        async def fail(*_: object) -> None:
+            raise ArithmeticError("odd")
+
+        monkeypatch.setattr(bench.executor, "_print", fail)
+
+        end = await bench.outcome(bench.spec(watched(bench), delivery=delivery))
+
+        assert (end.result, end.cause) == (result, "error")
 
     async def test_a_private_address_is_a_failure_with_the_setting_that_opens_it(
         self, bench: Bench

@@ -171,3 +171,14 @@ async def test_a_run_of_a_cart_is_retried_by_the_cart(timeline: Timeline) -> Non
         "run_of_cart",
         f"rota cart retry {cart.id} --item db-1",
     )
+
+
+async def test_items_of_other_systems_need_no_worker(timeline: Timeline) -> None:
+    await timeline.apply(None, type="external", steps=None, timeout="1h")
+    item = replace(ITEM, needs={"worker": "web-1"})
+
+    with pytest.raises(Invalid) as refusal:
+        await carts.submit(timeline.engine, request(), each(item), actor="ann")
+
+    [problem] = refusal.value.problems
+    assert "is of type external: no worker does it" in problem.message

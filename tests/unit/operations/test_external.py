@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import pairwise
@@ -48,9 +49,17 @@ class Hearing:
 
     messages: list[Message] = field(default_factory=list)
     is_away: bool = False
+    slow: set[str] = field(default_factory=set)  # runs it answers about after others
+    broken: set[str] = field(default_factory=set)  # runs of which nothing can be sent
+    others: asyncio.Event = field(default_factory=asyncio.Event)  # it has heard of another one
 
     async def send(self, message: Message) -> None:
+        if message.occasion.run in self.broken:
+            raise TypeError("a header is no text")
         self.messages.append(message)
+        if message.occasion.run in self.slow:
+            await self.others.wait()
+        self.others.set()
         if self.is_away:
             raise Unavailable("ci.example.org gave no answer", hint="is it on?")
 
@@ -74,7 +83,7 @@ class World:
         """Let the loops of a server do what is due."""
         await self.keeper.run_once()
         while await self.announcer.run_once():
-            pass
+            await self.announcer.sent()
 
     async def state(self, run: RunId) -> RunState:
         return await self.timeline.scene.state(run)
@@ -132,6 +141,30 @@ async def test_why_says_what_went_wrong_and_what_would_help(world: World) -> Non
 
     [reason] = found.reasons
     assert "in vain: ci.example.org gave no answer — is it on?; again by" in reason.message
+
+
+async def test_a_message_that_cannot_be_sent_keeps_none_of_others_back(world: World) -> None:
+    odd, plain = await world.trigger(), await world.trigger()
+    world.system.broken.add(odd)
+
+    await world.tick()
+
+    found = await world.engine.store.external_attempt(odd, 1)
+    assert found is not None
+    assert [each.error for each in found.told] == ["internal error: TypeError"]
+    assert [message.occasion.run for message in world.system.messages] == [plain]
+
+
+async def test_a_system_that_takes_its_time_keeps_no_other_back(world: World) -> None:
+    slow = await world.trigger()
+    world.system.slow.add(slow)
+    async with asyncio.timeout(5):
+        await world.keeper.run_once()
+        assert await world.announcer.run_once() == 1
+        other = await world.trigger()
+        await world.tick()
+
+    assert [message.occasion.run for message in world.system.messages] == [slow, other]
 
 
 async def test_a_cancel_that_nobody_hears_is_given_up_after_a_day(world: World) -> None:

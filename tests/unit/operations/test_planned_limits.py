@@ -283,3 +283,13 @@ async def test_a_project_has_no_more_jobs_than_its_quota(timeline: Timeline) -> 
     assert refused.value.code == "quota_exceeded"
     names = [each.name for each in await timeline.store.jobs(JobQuery())]
     assert names == ["a", "c"]
+
+
+async def test_what_only_workers_offer_is_not_for_work_of_other_systems(timeline: Timeline) -> None:
+    await join(timeline, {"lathe": 1000})
+    external = {"name": "cut", "type": "external", "timeout": "1h", "resources": {"lathe": 1}}
+
+    assert "lathe is what workers offer: another system does the work" in (
+        await refusal(timeline, external)
+    )
+    await apply(timeline, file_of(external, resources=[{"name": "lathe", "total": 1}]))

@@ -10,6 +10,7 @@ from msgspec import structs
 from rota.domain.errors import Invalid
 from rota.domain.ids import SessionId
 from rota.domain.run import AttemptResult
+from rota.domain.spec import EXTERNAL_POOL
 from rota.operations.workers import Refusals, bounded, register
 from rota.ports.work import MAX_TEXT, EndBatch, Fence, Offer, Outcome, Report, StepOutcome
 from testkit.builders import ends, hello, outcome
@@ -160,3 +161,11 @@ async def test_a_worker_gets_the_lease_that_it_asks_for_and_offers_it(
 
     assert (session.lease, welcome.lease_seconds) == (timedelta(seconds=granted), granted)
     assert session.offers == (Offer("type", "shell"), Offer("lease", str(granted)))
+
+
+@pytest.mark.anyio
+async def test_no_worker_is_in_the_pool_of_other_systems(timeline: Timeline) -> None:
+    new = structs.replace(hello("w-1"), pool=EXTERNAL_POOL)
+
+    with pytest.raises(Invalid, match="no worker can be in the pool"):
+        await register(timeline.engine, new, timedelta(seconds=30))

@@ -32,6 +32,15 @@ both = Plugin(api_version=1, type="both", build=Executor, executor=Executor)
 none = Plugin(api_version=1, type="none")
 odd = Plugin(api_version=1, type="odd", build=Executor, schema={"type": "list"})
 sick = Plugin(api_version=1, type="sick", build=fail)
+idle = Plugin(api_version=1, type="idle", build=lambda place: None)
+
+class Odd(Plugin):
+    @property
+    def api_version(self): raise LookupError("which one?")
+    @api_version.setter
+    def api_version(self, value): ...
+
+wild = object.__new__(Odd)
 text = "a plug-in"
 """
 POINTS = {
@@ -42,9 +51,12 @@ POINTS = {
     "none": "bells:none",
     "odd": "bells:odd",
     "sick": "bells:sick",
+    "idle": "bells:idle",
+    "wild": "bells:wild",
     "text": "bells:text",
     "gone": "bells:gone",
     "exits": "exits:plugin",
+    "wordy": "wordy:plugin",
     "shell": "bells:bell",
 }
 
@@ -60,6 +72,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (info / "entry_points.txt").write_text(f"[rota.executors]\n{points}")
     (folder / "bells.py").write_text(MODULE)
     (folder / "exits.py").write_text("raise SystemExit(3)\n")
+    (folder / "wordy.py").write_text("raise OSError('\\ud800' * 10_000_000)\n")
     monkeypatch.syspath_prepend(folder)
     return folder
 
@@ -119,6 +132,8 @@ async def test_without_the_setting_nothing_is_even_looked_for(
         ("exits", "it cannot be loaded: "),
         ("shell", "no plug-in can have this name"),
         ("Bell", "no plug-in can have this name"),
+        ("idle", "what it builds has no start(), which an executor needs"),
+        ("wild", "it cannot be used: LookupError: which one?"),
         ("absent", "no installed package has the entry point rota.executors absent; installed are"),
     ],
 )
@@ -130,6 +145,13 @@ async def test_what_is_wrong_with_one_is_its_offer_s_reason(
     told = {offer.name: offer.reason for offer in found.offers}
     assert told[name].startswith(reason)
     assert (told["bell"], list(found.executors)) == ("", ["bell"])
+
+
+async def test_a_long_reason_fits_a_hello(installed: Path) -> None:
+    found = await brought(installed, "wordy")
+
+    [offer] = found.offers
+    assert (len(offer.reason), offer.reason.encode().decode()) == (1_000, offer.reason)
 
 
 def test_the_setting_names_types() -> None:

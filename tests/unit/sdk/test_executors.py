@@ -59,6 +59,27 @@ def test_methods_are_called_with_the_run_and_with_what_names_the_work() -> None:
     assert looked["status"]["progress"] == 0.5
 
 
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [
+        ("x" * 1_100_000, "over 1 MiB"),
+        ('"' * 600_000, "over 1 MiB"),
+        (object(), "cannot be carried as JSON"),
+    ],
+)
+def test_an_output_that_cannot_be_kept_does_not_cost_the_end(
+    output: object, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Done(Ticket):
+        async def status(self, handle: dict[str, Any]) -> Status:
+            return Status("completed", output=output)
+
+    told = called(Hosted("ticket", Done), "status", handle={})
+
+    assert (told["status"]["state"], told["status"]["output"]) == ("completed", None)
+    assert why in capsys.readouterr().out
+
+
 def test_what_was_not_submitted_is_no_error() -> None:
     told = called(Hosted("ticket", Ticket), "submit", run=RUN | {"inputs": {"title": "nothing"}})
 

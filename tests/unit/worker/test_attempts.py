@@ -599,3 +599,51 @@ async def test_an_end_waits_for_output_that_does_not_arrive_for_less_than_a_seco
 
     assert loop.time() - ended_at < 1
     assert results(attempts) == [AttemptResult.COMPLETED]
+
+
+class Broken(Recorder):
+    """An executor that breaks whatever it is told, as that of a plug-in may."""
+
+    def start(self, batches: Sequence[JobBatch]) -> None:
+        raise ZeroDivisionError("odd")
+
+    def cancel(self, fences: Sequence[Fence]) -> None:
+        raise ZeroDivisionError("odd")
+
+
+@pytest.mark.parametrize(
+    ("delivery", "result"),
+    [("at_least_once", AttemptResult.FAILED), ("at_most_once", AttemptResult.LOST)],
+)
+def test_an_executor_that_breaks_ends_its_attempts_alone(
+    attempts: Attempts, delivery: str, result: AttemptResult
+) -> None:
+    attempts.serve_with({JobType.SHELL: Broken()})
+    free, guarded = attempts.accept(dispatch(delivery))
+
+    attempts.begin([*free, *guarded])
+
+    [end] = outcomes(attempts)
+    assert (end.result, "could not start it" in end.message) == (result, True)
+
+
+def test_an_executor_that_breaks_at_a_cancel_breaks_nothing_else(
+    attempts: Attempts, executor: Recorder
+) -> None:
+    free, _ = attempts.accept(dispatch("at_least_once"))
+    attempts.begin(free)
+    attempts.serve_with({JobType.SHELL: Broken()})
+
+    attempts.cancel([FENCE])
+
+    assert executor.started == list(attempts.held) == [FENCE]
+
+
+def test_progress_that_is_no_number_is_not_told(attempts: Attempts) -> None:
+    free, _ = attempts.accept(dispatch("at_least_once"))
+    attempts.begin(free)
+
+    attempts.progressed(FENCE, float("nan"), None, "")
+    attempts.progressed(FENCE, 1.0, float("inf"), "")
+
+    assert attempts.due_progress() == []

@@ -14,7 +14,7 @@ from rota.domain.errors import Invalid, Problem
 from rota.domain.ids import JobId
 from rota.domain.job import Job
 from rota.domain.jobfile import parse_inputs, read_job
-from rota.domain.spec import JobSpec
+from rota.domain.spec import JobSpec, JobType
 
 _MOST_PARTS = 8  # of a text for people
 
@@ -210,6 +210,9 @@ class ItemReader:
         found = self.jobs.get(name)
         if found is None:
             raise _no_job(name)
+        if item.needs and found.spec.type == JobType.EXTERNAL:
+            message = f"job {name} is of type external: no worker does it, so items need none"
+            raise Invalid(message, hint="leave out needs")
         inputs = parse_inputs(found.spec, item.inputs)
         if self.undo is not None:
             _require_undoable(self.undo, inputs)

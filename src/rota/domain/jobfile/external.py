@@ -77,7 +77,11 @@ SECTIONS_OF_EXTERNAL = (EXTERNAL, ANNOUNCE, CANCEL)
 PARTS_OF_EXTERNAL = {"External": EXTERNAL, "Announce": ANNOUNCE, "External cancel": CANCEL}
 
 # What only workers have. Walls have rules of their own.
-NOT_OF_EXTERNAL = ("steps", "function", "source", "env", "pool", "needs")
+NOT_OF_EXTERNAL = (
+    *("steps", "function", "source", "env", "pool", "needs"),
+    *("lease", "stalled_after", "grace"),
+)
+_INSTEAD = {"stalled_after": "write it as heartbeat below external"}
 _OF_MACHINES = ("cpu", "memory", "gpu")
 NO_TIMEOUT = 'has no "timeout", which type external needs'
 SET_TIMEOUT = "write timeout: 1h, how long the other system may take"
@@ -121,7 +125,7 @@ def check_external(
     for name in NOT_OF_EXTERNAL:
         if written.get(name) is not None:
             message = f'"{name}" does not go with type external: {_NO_WORKER}'
-            at.child(name).refuse_key(message, "leave it out")
+            at.child(name).refuse_key(message, _INSTEAD.get(name, "leave it out"))
     for name in _OF_MACHINES:
         if name in document.get("resources", {}):
             place = at.child("resources").child(name)

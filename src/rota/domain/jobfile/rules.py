@@ -322,6 +322,7 @@ def check_job(
         _check_bound(document, at.child(name), name)
     _check_lateness(document, written, at)
     _check_retry(document.get("retry"), at.child("retry"))
+    _check_exit_codes(document, written, at)
     _check_retry(document.get("probe"), at.child("probe"))
     _check_probe(document, at)
     for index, step in enumerate(document.get("steps", ())):
@@ -412,6 +413,19 @@ def _check_retry(retry: Document | None, at: At) -> None:
         return
     if parse_duration(retry["max_delay"]) < parse_duration(retry["delay"]):
         at.child("max_delay").refuse("max_delay is shorter than delay")
+
+
+def _check_exit_codes(document: Document, written: Mapping[str, object], at: At) -> None:
+    """Warn of exit codes that a retry waits for in vain, as only commands have such.
+
+    They may come from defaults, and were taken by earlier releases.
+    """
+    kind, retry = document.get("type", JobType.SHELL), written.get("retry")
+    if kind in (JobType.SHELL, JobType.CONTAINER) or not isinstance(retry, Mapping):
+        return
+    if retry.get("exit_codes") is not None:
+        message = f"failures of type {kind} have no exit code, so none is ever tried again"
+        at.child("retry").child("exit_codes").warn(message, "leave exit_codes out")
 
 
 def _check_inputs(inputs: Document, written: object, at: At) -> None:

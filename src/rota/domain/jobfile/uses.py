@@ -210,6 +210,15 @@ def refusals_of(uses: Sequence[Use], pool: str, most: Vector) -> Iterator[Proble
             yield use.problem(refusal_of(pool, use.name, demand, most))
 
 
+def of_no_worker(uses: Sequence[Use], known: Known) -> Iterator[Problem]:
+    """Yield the problems of a job without a worker that asks for what only workers offer."""
+    for use in uses:
+        is_offered = isinstance(use, UsedResource) and use.name in known.offered
+        if is_offered and use.name not in known.resources:
+            message = f"{use.name} is what workers offer: another system does the work, no worker"
+            yield use.problem(message, "leave it out, or declare it below resources")
+
+
 def without_worker(pool: Written, pools: Collection[str]) -> Problem | None:
     """Return a warning if a pool is none of those that are known to have workers now."""
     if not pools or pool.name in pools or pool.name == EXTERNAL_POOL:

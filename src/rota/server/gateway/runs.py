@@ -117,19 +117,24 @@ class ResolveBody(Body):
     outcome: Literal["completed", "failed", "retry"] = Field(alias="as")
 
 
+# Strict: JSON's `true` is no number, nor is "10".
+_Number = Annotated[int, Field(strict=True)]
+_Amount = Annotated[float, Field(strict=True)]
+
+
 class ProgressBody(Body):
-    done: float
-    total: float | None = None
+    done: _Amount
+    total: _Amount | None = None
 
 
 class ReportBody(Body):
     """How work stands that another system does."""
 
     state: ReportState
-    number: int | None = None  # grows with each report; only tokens of an attempt must have one
-    attempt: int | None = None  # None: the latest one, or that of the token
+    number: _Number | None = None  # grows with each report; only tokens must have one
+    attempt: _Number | None = None  # None: the latest one, or that of the token
     message: str = ""
-    progress: float | ProgressBody | None = None  # a number is from 0 to 1
+    progress: _Amount | ProgressBody | None = None  # a number is from 0 to 1
     outputs: dict[str, Any] | None = None  # of a run that completed
     output: str = ""  # text for its log
 

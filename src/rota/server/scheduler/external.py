@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
 from random import uniform
@@ -61,8 +62,14 @@ class ExternalKeeper:
             self._forgets_at = now + self._config.forget_interval.total_seconds()
 
 
+_AT_ONCE = 100  # messages under way on one server
+
+
 class Announcer:
-    """Tells other systems of attempts, and of those that were cancelled, until they answer."""
+    """Tells other systems of attempts, and of those that were cancelled, until they answer.
+
+    A system that takes its time keeps no message to another one back.
+    """
 
     name = "announcer"
 
@@ -70,14 +77,32 @@ class Announcer:
         self._engine = engine
         self._clock = clock
         self._config = config or ExternalConfig()
+        self._sending: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        while True:
-            if not await self.run_once():
-                pause = self._config.interval * uniform(0.75, 1.25)  # noqa: S311 - no secret
-                await self._clock.sleep(pause)
+        try:
+            while True:
+                if not await self.run_once():
+                    pause = self._config.interval * uniform(0.75, 1.25)  # noqa: S311 - no secret
+                    await self._clock.sleep(pause)
+        except asyncio.CancelledError:  # not if the store is away: what is under way goes on
+            for task in self._sending:
+                task.cancel()
+            await asyncio.gather(*self._sending, return_exceptions=True)
+            raise
 
     async def run_once(self) -> int:
-        """Send what is due; return how many messages were tried."""
-        due = await self._engine.store.external_due()
-        return await external.announce_due(self._engine) if due.announcements else 0
+        """Begin to send what is due; return how many messages."""
+        room = _AT_ONCE - len(self._sending)
+        if not room or not (await self._engine.store.external_due()).announcements:
+            return 0
+        due = await external.announce_due(self._engine, room)
+        for sending in due:
+            task = asyncio.create_task(sending)
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+        return len(due)
+
+    async def sent(self) -> None:
+        """Return once each message under way was answered, or was sent in vain."""
+        await asyncio.gather(*self._sending)

@@ -1,7 +1,7 @@
 -- name: latest_durations
 -- How long the newest runs of jobs took that completed, in microseconds, as a list in a text.
 SELECT id, (SELECT string_agg((ended_at - started_at)::TEXT, ',') FROM (SELECT state, started_at, ended_at
-    FROM run WHERE job_id = job.id ORDER BY seq DESC LIMIT :looked_at) AS newest
+    FROM run WHERE job_id = job.id AND trigger <> 'probe' ORDER BY seq DESC LIMIT :looked_at) AS newest
     WHERE state = 'COMPLETED' AND started_at IS NOT NULL) AS durations
 FROM job WHERE id = ANY(:ids);
 

@@ -97,6 +97,9 @@ def test_it_asks_nothing_of_any_worker() -> None:
         (None, {"pool": "linux"}, '"pool" does not go with type external'),
         (None, {"needs": {"a": "b"}}, '"needs" does not go with type external'),
         (None, {"isolation": "sandbox"}, '"isolation" does not go with type external'),
+        (None, {"lease": "2h"}, '"lease" does not go with type external'),
+        (None, {"grace": "5s"}, '"grace" does not go with type external'),
+        (None, {"stalled_after": "5m"}, "write it as heartbeat below external"),
         (None, {"resources": {"cpu": 2}}, "cpu is a machine's"),
         (None, {"inputs": {"a": {"type": "file"}}}, "cannot be a file"),
         (None, {"http": {"submit": ANNOUNCE}}, '"http" goes with type http only'),
@@ -147,6 +150,9 @@ def test_defaults_of_a_file_give_it_nothing_of_workers() -> None:
             "env": {"A": "b"},
             "isolation": "sandbox",
             "timeout": "2h",
+            "lease": "2h",
+            "stalled_after": "5m",
+            "grace": "5s",
         },
         "jobs": [
             {"name": "a", "type": "external", "external": {"heartbeat": "5m"}},
@@ -157,7 +163,8 @@ def test_defaults_of_a_file_give_it_nothing_of_workers() -> None:
     one, other = (entry.spec for entry in read_file(json.dumps(file), name="f").jobs)
 
     assert (one.type, one.pool, one.needs, one.env) == (JobType.EXTERNAL, EXTERNAL_POOL, {}, {})
-    assert one.timeout == timedelta(hours=2)
+    assert (one.timeout, one.lease, one.stalled_after) == (timedelta(hours=2), None, None)
+    assert shape_of(rules_of(one)) == ""
     assert (other.pool, other.needs) == ("linux", {"site": "fra"})
 
 

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from jsonschema_rs import Draft202012Validator
 
-from rota.domain.jobfile import json_schema
+from rota.domain.jobfile import json_schema, read_file, read_job
 from rota.domain.spec import Backoff, Probe, Retry
 from tests.unit.domain.jobfile.jobfiles import (
     by_message,
@@ -205,3 +207,22 @@ def test_a_job_of_type_http_has_a_status_call_in_place_of_a_probe() -> None:
     )
 
     assert "has no probe" in "".join(errors)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"type": "python", "function": "f"},
+        {"type": "http", "http": {"submit": {"url": "https://a.example.org/"}}},
+        {"type": "external", "timeout": "1h"},
+        {"type": "ticket"},
+    ],
+)
+def test_who_waits_for_exit_codes_where_there_are_none_is_warned(job: dict[str, Any]) -> None:
+    written = {"name": "a", "retry": {"attempts": 2, "exit_codes": [75]}, **job}
+
+    [warning] = read_file(json.dumps({"jobs": [written]}), name="f").warnings
+
+    assert warning.path == "jobs[0].retry.exit_codes"
+    assert f"failures of type {job['type']} have no exit code" in warning.message
+    assert read_job(written).retry.exit_codes == frozenset({75})  # as an earlier release stored it

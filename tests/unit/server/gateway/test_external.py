@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,6 +53,10 @@ async def report(
     return await client.patch(f"/api/v1/runs/{run}", json=body, params=params)
 
 
+async def refuse_bytes(*_: object) -> None:
+    raise AssertionError("nothing is to be kept")
+
+
 def code_of(answer: httpx.Response) -> tuple[int, str]:
     return answer.status_code, answer.json()["code"]
 
@@ -98,6 +103,46 @@ class TestWithTheToken:
 
         assert (first.status_code, first.content) == (again.status_code, again.content)
         assert first.status_code == 200
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            {"number": True},
+            {"number": "1"},
+            {"number": 0},
+            {"number": -1},
+            {"number": 2**70},
+            {"number": 1, "attempt": True},
+            {"number": 1, "attempt": 0},
+            {"number": 1, "attempt": -(2**70)},
+            {"number": 1, "progress": True},
+            {"number": 1, "progress": {"done": "1"}},
+            {"number": 1, "message": "a\0b"},
+        ],
+    )
+    async def test_what_is_no_report_is_refused(self, served: Served, body: Any) -> None:
+        run = await begun(served)
+        token = await token_of(served, run)
+
+        refused = await report(served, run, token, {"state": "processing", **body})
+        by_operator = await served.patch(f"runs/{run}", json={"state": "processing", **body})
+
+        assert (refused.status_code // 100, by_operator.status_code // 100) == (4, 4)
+
+    async def test_what_comes_late_again_and_again_leaves_nothing(
+        self, served: Served, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = await begun(served)
+        token = await token_of(served, run)
+        await report(served, run, token, {"state": "completed", "number": 1, "output": "one"})
+        monkeypatch.setattr(type(served.engine.blobs), "put", refuse_bytes)
+
+        for number in range(2, 5):
+            late = {"state": "failed", "number": number, "output": "two"}
+            assert (await report(served, run, token, late)).status_code == 409
+
+        events = (await served.get(f"runs/{run}/events")).json()["items"]
+        assert [event["type"] for event in events].count("rota.run.late_result") == 1
 
     async def test_an_older_report_is_refused(self, served: Served) -> None:
         run = await begun(served)
@@ -287,7 +332,7 @@ class TestSeen:
     async def test_an_announcement_in_vain_is_told(self, served: Served) -> None:
         run = await begun(served, external=CALLS | {"heartbeat": "5m"})
 
-        await external.announce_due(served.engine)
+        await asyncio.gather(*await external.announce_due(served.engine, 20))
 
         why = (await served.get(f"runs/{run}/why")).json()
         shown = (await served.get(f"runs/{run}")).json()
