@@ -6,6 +6,7 @@ import array
 import contextlib
 import errno
 import json
+import mmap
 import os
 import socket
 from collections import deque
@@ -44,7 +45,8 @@ class Channel:
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
-        self._buffer = bytearray(_BUFFER_BYTES)
+        # Only pages that are written to are kept: nearly all messages fit into the first one.
+        self._buffer = mmap.mmap(-1, _BUFFER_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._outgoing: deque[bytes] = deque()  # encoded messages
 
     def fileno(self) -> int:

@@ -8,6 +8,7 @@ import asyncio
 import errno
 import itertools
 import json
+import mmap
 import os
 import socket
 from collections.abc import Mapping, Sequence
@@ -59,7 +60,8 @@ class Guard:
         self._outgoing: list[tuple[dict[str, Any], tuple[int, ...]]] = []
         self._is_flushing = False
         self._most = _MAX_BATCH
-        self._incoming = bytearray(_MAX_MESSAGE)
+        # Only pages that are written to are kept: nearly all messages fit into the first one.
+        self._incoming = mmap.mmap(-1, _MAX_MESSAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._hello: asyncio.Future[str] = self._loop.create_future()
         self._limits: asyncio.Future[dict[str, str]] | None = None  # None: not asked for yet
         self.deadline = 0.0  # boot time of the end of the lease; 0.0: none yet
