@@ -92,8 +92,10 @@ _SPILLED = (
     LeaseEnded,
     Unavailable,
 )
+_FORGOTTEN = 5.0  # seconds for which an engine that has a container does not know its process
 _KILLED = 128 + signal.SIGKILL
 _BY_ENGINE = b"OCI runtime"  # in what engines print where a command cannot be executed
+_FORGOTTEN_END = "the container engine has forgotten how the step ended"
 _ENDED_ALONE = "the container ended while the step ran: by somebody's hand, or with its engine"
 _STREAMS = {1: Stream.STDOUT, 2: Stream.STDERR}
 
@@ -525,11 +527,12 @@ class _StepInContainer:
 
     async def _end_of(self, process: str) -> Exit:
         """Return how a process ended that prints nothing any more: it may go on for long."""
-        box, pause = self._box, _FIRST_LOOK
+        box, pause, known_at = self._box, _FIRST_LOOK, self._clock.monotonic()
         while True:
             state = None
             with suppress(EngineRefused):  # the engine forgets it with its container
                 state = await box.engine.process(process)
+                known_at = self._clock.monotonic()
             if state is not None and state.has_ended and state.exit_code != _KILLED:
                 return Exit(state.exit_code, None)
             with suppress(EngineRefused):  # it is about to forget the container, too
@@ -537,6 +540,9 @@ class _StepInContainer:
                     return Exit(None, signal.SIGKILL, error="" if box.is_killed else _ENDED_ALONE)
             if state is not None and state.has_ended:
                 return Exit(state.exit_code, None)
+            # Podman does so if it was frozen when the process ended.
+            if self._clock.monotonic() - known_at > _FORGOTTEN:
+                return Exit(None, None, error=_FORGOTTEN_END, is_lost=True)
             await self._clock.sleep(pause)
             pause = min(pause * 2, _LONGEST_LOOK)
 

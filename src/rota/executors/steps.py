@@ -258,7 +258,8 @@ class StepExecutor(ABC):
         while True:
             ending, result = await self._try(attempt, number, step, limit)
             tries.add(ending)
-            if result is not AttemptResult.FAILED or tries.count >= step.retry.attempts:
+            is_last = tries.count >= step.retry.attempts or ending.is_lost
+            if result is not AttemptResult.FAILED or is_last:
                 break
             if not await self._pause(attempt, backoff(step.retry, tries.count - 1, 0.0), limit):
                 result = attempt.stopped_as()
@@ -395,7 +396,7 @@ class StepExecutor(ABC):
         return Outcome(
             run=work.run,
             number=work.number,
-            result=attempt.result,
+            result=AttemptResult.LOST if failure and failure.is_lost else attempt.result,
             started_at=attempt.started_at,
             ended_at=self._reports.store_micros(),
             exit_code=0 if failure is None else failure.status,

@@ -220,6 +220,7 @@ class Exit:
     max_memory_bytes: int = 0  # the same
     error: str = ""  # why it could not be started
     cause: str = ""  # limit that it ran into: oom or processes; "" = none that is known
+    is_lost: bool = False  # it has ended, and nobody knows how
 
 
 class Process(Protocol):

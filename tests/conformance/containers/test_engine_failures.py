@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 
 from rota.domain.run import AttemptResult
+from rota.domain.spec import Retry, Step
 from rota.executors import container as executor
-from rota.walls.engine import PATIENCE, EnginePatience
+from rota.walls.engine import (
+    PATIENCE,
+    ContainerEngine,
+    EnginePatience,
+    EngineRefused,
+    ProcessState,
+)
 from rota.walls.leftovers import Journal, Sweeper, labels_of
 from testkit.servers.engines import Engine, EngineRoom
 from tests.conformance.containers.bench import Bench, job
@@ -95,6 +102,25 @@ class TestKilledEngine:
         assert bench.engine.names() == []
 
 
+class TestForgetfulEngine:
+    async def test_an_end_that_nobody_knows_is_a_loss_and_no_failure(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def forgotten(_: object, process: str) -> ProcessState:
+            raise EngineRefused(f"no such process: {process}")
+
+        monkeypatch.setattr(ContainerEngine, "process", forgotten)
+        monkeypatch.setattr(executor, "_FORGOTTEN", 0.5)
+        step = Step("only", "echo once", retry=Retry(attempts=3))
+
+        outcome, sink = await bench.run(job(step))
+
+        assert outcome.result == AttemptResult.LOST
+        assert "the container engine has forgotten how the step ended" in outcome.message
+        assert sink.text().count("once") == 1
+        assert bench.engine.names(**bench.labels) == []
+
+
 class TestHungEngine:
     @pytest.fixture(autouse=True)
     def _in_a_hurry(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +136,9 @@ class TestHungEngine:
         bench.engine.thaw()
 
         outcome = await run.outcome()
-        assert outcome.result == AttemptResult.COMPLETED, outcome.message
+        assert outcome.result in (AttemptResult.COMPLETED, AttemptResult.LOST), outcome.message
+        if outcome.result == AttemptResult.LOST:  # podman did not hear of the end
+            assert "the container engine has forgotten how the step ended" in outcome.message
         assert "done" in run.sink.text()
 
     async def test_run_fails_when_the_engine_is_silent_for_too_long(
