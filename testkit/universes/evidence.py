@@ -26,8 +26,8 @@ BAD = (AttemptResult.FAILED, AttemptResult.TIMED_OUT)
 KILLED = "killed"
 
 
-class Violation(AssertionError):
-    """Broken promise."""
+class Violation(BaseException):
+    """Broken promise; no `Exception`, which the code that is looked at may catch."""
 
 
 @dataclass(frozen=True, slots=True)

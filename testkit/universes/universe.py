@@ -19,7 +19,7 @@ from rota.domain.ids import RunId
 from rota.domain.states import RunState
 from testkit.universes.cart_people import CartPeople
 from testkit.universes.catalogue import catalogue
-from testkit.universes.evidence import Witness
+from testkit.universes.evidence import Violation, Witness
 from testkit.universes.machine import Machine
 from testkit.universes.network import Network
 from testkit.universes.nodes import Node, NodeClock
@@ -66,7 +66,7 @@ async def _pass_by(seed: int, database: sqlite3.Connection) -> Witness:
             async with new_world(database, timeline, plan) as world:
                 universe = Universe(plan, world, timeline, random)
                 await universe.run()
-    except Exception as error:
+    except (Exception, Violation) as error:
         error.add_note(f"The same again: python tools/universe.py {seed}")
         raise
     return universe.witness

@@ -41,7 +41,7 @@ def test_a_job_of_its_project_sends_it_to_its_host(file: Path) -> None:
     [
         ("PAY_TOKEN", "sales", "https://pay.example.org", "not for the project sales"),
         ("PAY_TOKEN", "payments", "https://pay.example.com", "not for https://pay.example.com"),
-        ("OTHER", "payments", "https://pay.example.org", "has no secret OTHER"),
+        ("OTHER", "payments", "https://pay.example.org", "no secret OTHER"),
     ],
 )
 def test_what_is_not_for_a_request_is_refused(
