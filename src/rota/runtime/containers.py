@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +25,7 @@ from rota.walls.rooms import remove_tree
 if TYPE_CHECKING:
     from rota.executors.container import ContainerExecutor
     from rota.walls.container_probe import ContainerTrial
+    from rota.walls.engine import ContainerEngine
     from rota.walls.images import RegistryLogin
 
 _JOURNAL = "containers.journal"
@@ -32,6 +35,8 @@ _NOT_FOUND = "auto found no socket of Docker or Podman: set container_engine to 
 _NOT_ROOT = "only a worker that is root can enter the network of a container"
 _NOT_ROOT_TO_LOOK = "only a worker that is root can look into what users of containers hide"
 _PRIVATE, _READABLE = 0o700, 0o644
+_STARTED_WITHIN = 30.0  # seconds that an engine is waited for whose socket is there
+_ASKED_AGAIN = timedelta(seconds=0.5)
 
 log = structlog.get_logger()
 
@@ -106,6 +111,9 @@ async def _open(settings: ContainerSettings, place: ContainerPlace) -> Container
     labels = labels_of(place.worker, place.folder)
     sweeper = Sweeper(Journal(place.folder / _JOURNAL), place.clock)
     is_reachable = engine is not None and not why_no_socket(socket)
+    until = place.clock.monotonic() + _STARTED_WITHIN
+    if engine is not None and is_reachable:
+        await _waited_for(engine, place.clock, until)
     is_swept = await sweeper.sweep(engine if is_reachable else None, labels)
     if engine is None:
         return _none(settings, _NOT_FOUND if settings.engine else _NONE, is_swept=is_swept)
@@ -115,6 +123,9 @@ async def _open(settings: ContainerSettings, place: ContainerPlace) -> Container
     if not hold.why_not_here():
         hold.write_programs(programs)
     lacks = await trial.lacks()
+    # It may have gone in the middle.
+    if lacks and is_reachable and await _waited_for(engine, place.clock, until):
+        lacks = await trial.lacks()
     slirp, no_slirp = await find_slirp()
     network = ContainerNetwork(Outbound(slirp, place.spawner, place.networks), place.keeper)
     no_outbound = lacks or no_slirp or ("" if os.geteuid() == 0 else _NOT_ROOT)
@@ -142,6 +153,28 @@ async def _open(settings: ContainerSettings, place: ContainerPlace) -> Container
     )
     executor = ContainerExecutor(place.reports, place.clock, ground, place.may_start, place.files)
     return Containers(offers, is_swept, executor)
+
+
+async def _waited_for(engine: ContainerEngine, clock: Clock, until: float) -> bool:
+    """Wait for an engine that is being started; return whether it was away, and has come.
+
+    What is tried now is offered until the next start, and as its socket is there, somebody means
+    to listen to it.
+    """
+    from rota.walls.engine import EngineAway, EngineRefused
+
+    was_away = False
+    while clock.monotonic() < until:
+        try:
+            with suppress(EngineRefused):  # it answers
+                await engine.facts()
+            return was_away
+        except EngineAway as away:
+            if not was_away:
+                log.warning("containers.waiting", reason=str(away), seconds=_STARTED_WITHIN)
+            was_away = True
+            await clock.sleep(_ASKED_AGAIN)
+    return False
 
 
 async def _make_empty(root: Path, trial: ContainerTrial) -> None:

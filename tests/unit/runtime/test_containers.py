@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,14 +24,34 @@ class Unused:
         raise AssertionError(f"{name} was asked for")
 
 
-def opened(folder: Path, settings: ContainerSettings) -> Containers:
+class Impatient(SystemClock):
+    """Sleeps by moving on; what happens at its third sleep is given."""
+
+    def __init__(self, third: Callable[[], Awaitable[object]] | None = None) -> None:
+        self.slept = timedelta(0)
+        self._third = third
+        self._count = 0
+
+    def monotonic(self) -> float:
+        return self.slept.total_seconds()
+
+    async def sleep(self, duration: timedelta) -> None:
+        self.slept += duration
+        self._count += 1
+        if self._third is not None and self._count == 3:
+            await self._third()
+
+
+def opened(
+    folder: Path, settings: ContainerSettings, clock: SystemClock | None = None
+) -> Containers:
     folder.mkdir(exist_ok=True)
     place = ContainerPlace(
         "w1",
         folder,
         cast(AttemptReports, Unused()),
         cast(Keeper, Unused()),
-        SystemClock(),
+        clock or SystemClock(),
         lambda: True,
         cast(Spawner, Unused()),
         (),
@@ -56,6 +79,46 @@ def test_engine_that_is_not_there_is_told(tmp_path: Path) -> None:
 
     assert containers.is_swept
     assert reason(containers).startswith(f"there is no socket at {tmp_path}/none.sock")
+
+
+def abandoned(path: Path) -> Path:
+    """Make a socket as a killed engine leaves it behind."""
+    with socket.socket(socket.AF_UNIX) as end:
+        end.bind(str(path))
+    return path
+
+
+def test_an_engine_that_is_being_started_is_waited_for(tmp_path: Path) -> None:
+    path = abandoned(tmp_path / "engine.sock")
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+        answered.append(clock.slept)
+        listening[0].close()
+
+    async def start() -> None:
+        path.unlink()
+        listening.append(await asyncio.start_unix_server(answer, path))
+
+    clock = Impatient(start)
+    listening: list[asyncio.Server] = []
+    answered: list[timedelta] = []
+
+    opened(tmp_path / "w", ContainerSettings(engine=str(path)), clock)
+
+    assert answered == [3 * timedelta(seconds=0.5)]
+
+
+def test_an_engine_that_does_not_come_is_waited_for_half_a_minute(tmp_path: Path) -> None:
+    path, clock = abandoned(tmp_path / "engine.sock"), Impatient()
+
+    containers = opened(tmp_path / "w", ContainerSettings(engine=str(path)), clock)
+
+    assert f"the container engine cannot be reached at {path}" in reason(containers)
+    assert timedelta(seconds=30) <= clock.slept <= timedelta(seconds=31)
 
 
 def test_nothing_is_claimed_of_an_earlier_life_while_its_engine_is_away(tmp_path: Path) -> None:
