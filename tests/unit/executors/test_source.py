@@ -56,7 +56,9 @@ class Empty:
     async def fetch(self, fence: Fence, digest: str, into: int, most: int) -> int:
         return 0
 
-    async def keep(self, fence: Fence, step: int, path: str, source: int) -> str:
+    async def keep(
+        self, fence: Fence, step: int, path: str, source: int, size: int | None = None
+    ) -> str:
         raise AssertionError("nothing is kept here")
 
 
