@@ -243,12 +243,12 @@ _KINDS: Mapping[str, Sequence[str]] = {
 _CLOSED = [(ip_network(text), kind) for kind, texts in _KINDS.items() for text in texts]
 # The most exact first: Teredo is a part of what is reserved.
 _CLOSED.sort(key=lambda entry: -entry[0].prefixlen)
-# What a network namespace of its own has to be kept from: it has another loopback anyway.
+# What a network namespace of its own has to be kept from. Also 127.0.0.0/8, though it has another
+# loopback: what a socket that is bound to a device sends there leaves by that device.
 PRIVATE_IPV4 = tuple(
     network
     for network, kind in _CLOSED
-    if isinstance(network, IPv4Network)
-    and kind not in ("this machine itself", "a network of documentation")
+    if isinstance(network, IPv4Network) and kind != "a network of documentation"
 )
 _PUBLIC_IPV6 = IPv6Network("2000::/3")  # all that was ever given out
 _TRANSLATED = IPv6Network("64:ff9b::/96")  # IPv4 as machines without IPv4 see it (NAT64)

@@ -13,7 +13,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from rota.domain.files import FILES, needs_files
-from rota.domain.git import GIT, WALLED_FILES, WALLED_GIT, capabilities_of
+from rota.domain.git import GIT, WALLED_FILES, WALLED_GIT, capabilities_of, fetches
 from rota.domain.quantities import format_duration
 from rota.domain.spec import (
     NO_LIMITS,
@@ -94,7 +94,8 @@ def walls_of(spec: JobSpec) -> Walls | None:
     # The probe has the walls of the job itself.
     steps = (*spec.steps, None) if spec.probe else spec.steps or (None,)
     behind = [_wall_of(spec, step) for step in steps]
-    limits = [run_limits(spec, step) for step in steps]
+    # What is fetched before the steps has the limits of the job, whatever theirs are.
+    limits = [run_limits(spec, step) for step in ((None, *steps) if fetches(spec) else steps)]
     container = spec.container
     found = Walls(
         isolation=tuple(sorted({isolation for isolation, _, _ in behind})),
@@ -121,6 +122,17 @@ def _wall_of(spec: JobSpec, step: Step | None) -> tuple[Isolation, Network, str]
         spec.network if step.network is None else step.network,
         spec.run_as if step.run_as is None else step.run_as,
     )
+
+
+def network_of_source(spec: JobSpec) -> Network:
+    """Return the network that code from git comes over: that of the host only if a step has it.
+
+    What the job itself names is not asked for where each of its steps names another.
+    """
+    steps = spec.steps or (None,)
+    if any(_wall_of(spec, step)[1] is Network.HOST for step in steps):
+        return Network.HOST
+    return Network.OUTBOUND
 
 
 def _has(limits: RunLimits, name: str) -> bool:

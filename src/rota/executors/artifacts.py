@@ -46,6 +46,7 @@ class Findings:
     """Files of a step that are to be kept, and lines for people about the rest."""
 
     paths: list[str] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)  # bytes of each, as the limit counted them
     told: list[str] = field(default_factory=list)
     _untold: int = 0
 
@@ -101,6 +102,7 @@ def find(top: Top, declared: Artifacts) -> Findings:
             found.leave(path, f"its {status.st_size:,} bytes are beyond the limit of {limit}")
         else:
             size += status.st_size
+            found.sizes[path] = status.st_size
             found.paths.append(path)
     for pattern in declared.paths:
         if pattern not in matched:

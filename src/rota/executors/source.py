@@ -29,7 +29,7 @@ from rota.domain.git import GIT, WALLED_FILES, WALLED_GIT, parse_repository
 from rota.domain.output import Stream
 from rota.domain.quantities import format_duration
 from rota.domain.spec import InputType, Isolation, JobSpec, Network
-from rota.domain.walls import OfferKind
+from rota.domain.walls import OfferKind, network_of_source
 from rota.executors.git_credentials import find_credential
 from rota.executors.steps import SOURCE_STEP, Attempt
 from rota.executors.work_folder import Pipes
@@ -345,12 +345,15 @@ class Fetch:
     ) -> Process:
         room, spec = self._workplace.room, self._spec
         owner = self._sources.walls.owner(spec, room)
+        limited = self._sources.walls.confinement(spec, SOURCE_STEP, self._tag)
+        confinement = limited or Confinement(tag=self._tag)
         if owner.user == os.geteuid():
             room.note_worker()
-            confinement = Confinement(tag=self._tag)
         else:
             room.give_to(owner.user, owner.group)
-            confinement = Confinement(owner.user, owner.group, owner.groups, tag=self._tag)
+            confinement = replace(
+                confinement, user=owner.user, group=owner.group, groups=owner.groups
+            )
             if mirror is not None:
                 give_tree(mirror, owner.user, owner.group)
         path = room.new_path(".pyz")
@@ -373,10 +376,8 @@ class Fetch:
         return f"{self._attempt.fence.run}-{self._attempt.fence.attempt}-{self._number}"
 
     def _network(self) -> Network:
-        """Return the network of the job; without one, its code still comes from somewhere."""
-        if self._spec.git is None:
-            return Network.NONE
-        return Network.OUTBOUND if self._spec.network is Network.NONE else self._spec.network
+        """Return the network of the source; without steps that have one, code still needs it."""
+        return Network.NONE if self._spec.git is None else network_of_source(self._spec)
 
 
 def _command(python: str, path: str) -> list[str]:

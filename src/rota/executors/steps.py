@@ -305,7 +305,7 @@ class StepExecutor(ABC):
 
         async def keep(path: str) -> str:
             async with places:
-                return await self._keep(attempt, number, top, path)
+                return await self._keep(attempt, number, top, path, found.sizes[path])
 
         reasons = await asyncio.gather(*map(keep, found.paths))
         for path, why in zip(found.paths, reasons, strict=True):
@@ -314,8 +314,14 @@ class StepExecutor(ABC):
         for remark in found.remarks():
             self._remark(attempt, number, remark)
 
-    async def _keep(self, attempt: Attempt, number: int, top: artifacts.Top, path: str) -> str:
-        """Keep a file; return why it is not kept, "" if it is."""
+    async def _keep(
+        self, attempt: Attempt, number: int, top: artifacts.Top, path: str, size: int
+    ) -> str:
+        """Keep a file; return why it is not kept, "" if it is.
+
+        No more of it than was found: what a step leaves running in a container may let it grow to
+        whatever a file can be, and who reads that has no time for anything else.
+        """
         if self._files is None:
             return "this worker keeps no files"
         try:
@@ -323,7 +329,7 @@ class StepExecutor(ABC):
         except OSError as error:
             return error.strerror or str(error)
         try:
-            await self._files.keep(attempt.fence, number, path, descriptor)
+            await self._files.keep(attempt.fence, number, path, descriptor, size)
         except OSError as error:
             return error.strerror or str(error)
         except RotaError as error:

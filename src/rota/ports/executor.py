@@ -136,10 +136,13 @@ class Files(Protocol):
         """
         ...
 
-    async def keep(self, fence: Fence, step: int, path: str, source: int) -> str:
+    async def keep(
+        self, fence: Fence, step: int, path: str, source: int, size: int | None = None
+    ) -> str:
         """Keep what a descriptor reads from its start, as an artifact; return its digest.
 
-        It is kept as it was when this was called. `Invalid`: it changed while it was read, or the
+        So many bytes are read, however many there are by now; None: as many as there were when
+        this was called. `Invalid`: it changed while it was read, or the
         server does not take it; the message says why.
         """
         ...

@@ -166,6 +166,7 @@ log = structlog.get_logger()
 _FIRST_PAUSE = timedelta(milliseconds=200)
 _LONGEST_PAUSE = timedelta(seconds=10)
 _KILL_MARGIN = timedelta(seconds=5)  # beyond the stop grace, before the guardian itself is killed
+_NAME_PART = 80  # characters: of longer names the guardian cuts off the end, which tells them apart
 
 
 class GuardedWorker:
@@ -311,7 +312,7 @@ def _name_on_this_machine(worker: str, folder: Path) -> str:
     """Return a name that workers of the same name with other data folders do not have."""
     status = folder.stat()
     place = f"{status.st_dev}:{status.st_ino}".encode()
-    return f"{worker}-{hashlib.blake2b(place, digest_size=4).hexdigest()}"
+    return f"{worker[:_NAME_PART]}-{hashlib.blake2b(place, digest_size=4).hexdigest()}"
 
 
 def _labels(settings: Settings) -> dict[str, str]:

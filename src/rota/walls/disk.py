@@ -117,7 +117,11 @@ class _Folder:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self.entries = os.scandir(descriptor)
+        try:
+            self.entries = os.scandir(descriptor)
+        except OSError:  # it takes a descriptor, of which a worker may have no more
+            os.close(descriptor)
+            raise
 
     def enter(self, name: str) -> _Folder | None:
         """Open a folder in it; None: it is gone.

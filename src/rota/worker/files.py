@@ -70,8 +70,10 @@ class LinkedFiles:
             raise Unavailable(f"what the server keeps as {digest} is something else")
         return size
 
-    async def keep(self, fence: Fence, step: int, path: str, source: int) -> str:
-        size = os.fstat(source).st_size
+    async def keep(
+        self, fence: Fence, step: int, path: str, source: int, size: int | None = None
+    ) -> str:
+        size = os.fstat(source).st_size if size is None else size
         digest = await asyncio.to_thread(_digest_of, source, size)
         async with self._keeping:
             offset = 0

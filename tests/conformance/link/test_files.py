@@ -355,6 +355,16 @@ async def test_a_file_that_grows_is_kept_as_it_was(
     assert await kept_bytes(shop, work.run) == {"out/a": bytes(PARCEL + 1)}
 
 
+async def test_no_more_is_kept_than_was_asked_for(
+    shop: Shop, link: WorkerLink, tmp_path: Path
+) -> None:
+    work = await taken(shop, link)
+
+    await files_over(link).keep(work.fence, 0, "out/a", written(tmp_path, b"abcdef"), 3)
+
+    assert await kept_bytes(shop, work.run) == {"out/a": b"abc"}
+
+
 async def test_no_worker_has_more_places_for_files_than_it_leaves_to_others(
     shop: Shop, link: WorkerLink, tmp_path: Path
 ) -> None:

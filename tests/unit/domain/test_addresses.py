@@ -177,7 +177,7 @@ class TestNetworks:
 
     def test_networks_of_their_own_are_kept_from_all_that_is_private(self) -> None:
         assert ip_network("169.254.0.0/16") in PRIVATE_IPV4
-        assert ip_network("127.0.0.0/8") not in PRIVATE_IPV4
+        assert ip_network("127.0.0.0/8") in PRIVATE_IPV4
 
 
 class TestRedirects:

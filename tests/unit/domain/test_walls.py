@@ -10,6 +10,7 @@ from rota.domain.job import rules_of
 from rota.domain.shape import shape_of, unmet
 from rota.domain.spec import (
     Container,
+    Git,
     Isolation,
     JobSpec,
     JobType,
@@ -23,6 +24,7 @@ from rota.domain.walls import (
     field_of,
     is_pinned,
     missing,
+    network_of_source,
     registry_of,
     type_of,
     walls_of,
@@ -219,3 +221,46 @@ def test_the_type_of_a_job_is_told_by_its_rules() -> None:
     assert type_of("", "", None) is JobType.SHELL
     assert type_of("", "", container) is JobType.CONTAINER
     assert type_of("http", "", None) == JobType.HTTP
+
+
+CODE = Git("https://git.example.org/app.git")
+NOTHING = Step("a", "x", isolation=Isolation.SANDBOX, network=Network.NONE)
+OUTSIDE = {"isolation": Isolation.SANDBOX, "network": Network.HOST}
+
+
+@pytest.mark.parametrize(
+    ("fields", "network"),
+    [
+        ({"isolation": Isolation.SANDBOX, "network": Network.NONE}, Network.OUTBOUND),
+        ({"isolation": Isolation.SANDBOX, "network": Network.OUTBOUND}, Network.OUTBOUND),
+        (OUTSIDE, Network.HOST),
+        ({}, Network.HOST),
+        ({**OUTSIDE, "steps": (Step("a", "x", network=Network.NONE),)}, Network.OUTBOUND),
+        (
+            {"steps": (NOTHING,)},
+            Network.OUTBOUND,
+        ),
+        (
+            {"steps": (NOTHING, Step("b", "x"))},
+            Network.HOST,
+        ),
+    ],
+)
+def test_code_comes_over_no_network_that_no_step_has_asked_for(
+    fields: dict[str, Any], network: Network
+) -> None:
+    """A step's wall counts instead of the job's: nobody was asked for the network of the host."""
+    assert network_of_source(job(git=CODE, **fields)) is network
+
+
+def test_what_fetches_the_source_has_the_limits_of_the_job_not_those_of_its_steps() -> None:
+    steps = (Step("a", "x", limits=RunLimits(memory=2**20)),)
+    walled = {"isolation": Isolation.SANDBOX, "steps": steps}
+
+    plain, fetching = (walls_of(job(**walled, git=git)) for git in (None, CODE))
+
+    assert plain is not None
+    assert fetching is not None
+    assert plain.limits == RunLimits(memory=2**20)
+    assert fetching.limits == RunLimits()
+    assert fetching.limited == plain.limited

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from rota.clock import SystemClock
 from rota.domain.errors import Invalid
 from rota.domain.run import AttemptResult
 from rota.domain.spec import Artifacts, JobSpec, Step
+from rota.executors import artifacts
 from rota.executors.artifacts import Findings, Top, find, open_artifact
 from rota.executors.shell import ShellExecutor
 from rota.ports.executor import JobBatch
@@ -205,12 +206,14 @@ class Kept:
     async def fetch(self, fence: Fence, digest: str, into: int, most: int) -> int:
         raise AssertionError("nothing is fetched here")
 
-    async def keep(self, fence: Fence, step: int, path: str, source: int) -> str:
+    async def keep(
+        self, fence: Fence, step: int, path: str, source: int, size: int | None = None
+    ) -> str:
         self.began.set()
         await self.blocks.wait()
         if path == "refused":
             raise Invalid("the server does not take it")
-        self.files[step, path] = os.read(source, 100)
+        self.files[step, path] = os.read(source, 100 if size is None else size)
         return "sha256:0"
 
 
@@ -269,6 +272,25 @@ class TestSteps:
         assert outcome.result == AttemptResult.COMPLETED
         assert (0, "good") in scene.kept.files
         assert '"refused" was not kept: the server does not take it' in scene.told
+
+    async def test_no_more_of_a_file_is_kept_than_was_found(
+        self, scene: KeepingScene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What a step leaves running in a container may let it grow meanwhile."""
+
+        def opened(top: Top, path: str, writers: Collection[int] | None) -> int:
+            with (scene.folder / path).open("a") as file:
+                file.write(" and more")
+            return open_artifact(top, path, writers)
+
+        monkeypatch.setattr(artifacts, "open_artifact", opened)
+        scene.start(Step("a", "x", artifacts=Artifacts(("good",))))
+        make(scene.folder, "good")
+
+        (await scene.spawner.next()).end(GOOD)
+        await scene.outcome()
+
+        assert scene.kept.files == {(0, "good"): b"good"}
 
     async def test_a_cancel_does_not_wait_for_them_beyond_the_grace(
         self, scene: KeepingScene

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rota.domain.errors import Denied, Invalid, NotFound, RotaError, Unavailable
+from rota.guardian.cgroups import cleaned
 from rota.runtime import worker
 
 
@@ -53,3 +54,14 @@ def test_note_that_cannot_be_read_is_a_refusal_all_the_same(
         (tmp_path / "refusal.json").write_bytes(content)
 
     assert isinstance(worker.take_refusal(tmp_path), Invalid)
+
+
+def test_workers_with_other_folders_are_never_of_one_name_on_a_machine(tmp_path: Path) -> None:
+    """What a guardian of a name left behind is killed at the next start of that name."""
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        folder.mkdir()
+
+    names = [worker._name_on_this_machine("w" * 200, folder) for folder in folders]
+
+    assert cleaned(names[0]) != cleaned(names[1])

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -46,6 +48,24 @@ class TestMeasuring:
         before = len(list(Path("/proc/self/fd").iterdir()))
 
         assert is_over(tmp_path, 1 << 40)
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+    def test_a_look_that_runs_out_of_descriptors_keeps_none(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "/".join("d" * 20)).mkdir(parents=True)
+        look, before = os.scandir, len(list(Path("/proc/self/fd").iterdir()))
+        looks = iter([look] * 5)
+
+        def scandir(folder: int) -> Iterator[os.DirEntry[str]]:
+            for able in looks:
+                return able(folder)
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "scandir", scandir)
+            is_over(tmp_path, 1 << 40)
+
         assert len(list(Path("/proc/self/fd").iterdir())) == before
 
     def test_folder_that_is_gone_takes_nothing(self, tmp_path: Path) -> None:
