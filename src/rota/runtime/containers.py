@@ -35,6 +35,8 @@ _NOT_FOUND = "auto found no socket of Docker or Podman: set container_engine to 
 _NOT_ROOT = "only a worker that is root can enter the network of a container"
 _NOT_ROOT_TO_LOOK = "only a worker that is root can look into what users of containers hide"
 _PRIVATE, _READABLE = 0o700, 0o644
+# What an engine that is away, or removes nothing, may take at each of its turns, together.
+OPENED_WITHIN = timedelta(minutes=5)
 _STARTED_WITHIN = 30.0  # seconds that an engine is waited for whose socket is there
 _ASKED_AGAIN = timedelta(seconds=0.5)
 

@@ -36,7 +36,12 @@ from rota.plugins import Place
 from rota.ports.executor import Executor
 from rota.ports.work import Fence, Hello, JobTypeNote, Offer, WorkerLink
 from rota.runtime import supervision
-from rota.runtime.containers import ContainerPlace, Containers, open_containers
+from rota.runtime.containers import (
+    OPENED_WITHIN,
+    ContainerPlace,
+    Containers,
+    open_containers,
+)
 from rota.runtime.credentials import (
     TOKEN_VARIABLE,
     Connect,
@@ -210,10 +215,11 @@ class _Worker:
     async def run(self, guard_mode: str) -> None:
         """Serve until told to stop."""
         # Before there is a lease to renew: starting this takes a while, and starts processes.
-        self._guard.prolong(self._clock.monotonic() + _STARTING.total_seconds())
+        self._prolong(OPENED_WITHIN)
         walls, containers = await asyncio.gather(
             self._build_walls(guard_mode), self._open_containers()
         )
+        self._prolong(_STARTING)
         http = self._open_http()
         if self._containers is not None:
             self._containers.sources = self._sources
@@ -256,6 +262,9 @@ class _Worker:
             await executor.close()
         if self._sources is not None:
             self._sources.close()
+
+    def _prolong(self, duration: timedelta) -> None:
+        self._guard.prolong(self._clock.monotonic() + duration.total_seconds())
 
     async def _watch_disk(self, session: WorkerSession) -> None:
         """Take nothing new while there is too little space left."""
