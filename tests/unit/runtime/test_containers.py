@@ -11,9 +11,10 @@ import pytest
 
 from rota.clock import SystemClock
 from rota.ports.executor import AttemptReports, Keeper, Spawner
-from rota.runtime import walls
+from rota.runtime import containers, walls
 from rota.runtime.containers import ContainerPlace, Containers, open_containers
 from rota.runtime.settings import READERS
+from rota.walls import container_probe, leftovers
 from rota.walls.container import ContainerSettings, MountRoot
 
 
@@ -65,20 +66,20 @@ def reason(containers: Containers) -> str:
 
 
 def test_worker_without_an_engine_says_how_to_get_one(tmp_path: Path) -> None:
-    containers = opened(tmp_path / "w", ContainerSettings())
+    opened_now = opened(tmp_path / "w", ContainerSettings())
 
-    assert containers.is_swept
-    assert containers.executor is None
-    assert reason(containers) == (
+    assert opened_now.is_swept
+    assert opened_now.executor is None
+    assert reason(opened_now) == (
         "no engine is named: set container_engine to its socket, or to auto"
     )
 
 
 def test_engine_that_is_not_there_is_told(tmp_path: Path) -> None:
-    containers = opened(tmp_path / "w", ContainerSettings(engine=f"{tmp_path}/none.sock"))
+    opened_now = opened(tmp_path / "w", ContainerSettings(engine=f"{tmp_path}/none.sock"))
 
-    assert containers.is_swept
-    assert reason(containers).startswith(f"there is no socket at {tmp_path}/none.sock")
+    assert opened_now.is_swept
+    assert reason(opened_now).startswith(f"there is no socket at {tmp_path}/none.sock")
 
 
 def abandoned(path: Path) -> Path:
@@ -115,10 +116,18 @@ def test_an_engine_that_is_being_started_is_waited_for(tmp_path: Path) -> None:
 def test_an_engine_that_does_not_come_is_waited_for_half_a_minute(tmp_path: Path) -> None:
     path, clock = abandoned(tmp_path / "engine.sock"), Impatient()
 
-    containers = opened(tmp_path / "w", ContainerSettings(engine=str(path)), clock)
+    opened_now = opened(tmp_path / "w", ContainerSettings(engine=str(path)), clock)
 
-    assert f"the container engine cannot be reached at {path}" in reason(containers)
+    assert f"the container engine cannot be reached at {path}" in reason(opened_now)
     assert timedelta(seconds=30) <= clock.slept <= timedelta(seconds=31)
+
+
+def test_a_worker_lives_until_its_engine_has_had_all_its_turns() -> None:
+    """It is waited for, cleared, tried, tried again if it went away, and once with a network."""
+    turns = containers._STARTED_WITHIN + leftovers._SWEEPS_WITHIN
+    turns += 3 * container_probe._TRIED_WITHIN
+
+    assert turns < containers.OPENED_WITHIN.total_seconds()
 
 
 def test_nothing_is_claimed_of_an_earlier_life_while_its_engine_is_away(tmp_path: Path) -> None:
@@ -127,9 +136,9 @@ def test_nothing_is_claimed_of_an_earlier_life_while_its_engine_is_away(tmp_path
         '{"container": "rota-r_1-1-s", "engine": "/no/engine.sock"}\n'
     )
 
-    containers = opened(tmp_path / "w", ContainerSettings())
+    opened_now = opened(tmp_path / "w", ContainerSettings())
 
-    assert not containers.is_swept
+    assert not opened_now.is_swept
     assert not opened(tmp_path / "w", ContainerSettings()).is_swept  # it is remembered
 
 
